@@ -1,0 +1,1 @@
+"""Kernel files: bytes to values. `reader` is the only module that opens anything."""

@@ -1,0 +1,105 @@
+"""One tick as a value: everything the sidecar knew about one model at one instant, read on one clock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from guard.kernel.values import MemoryLevel, ProcIo, ProcStat, ProcStatus, Psi
+from guard.model import BoxState, LifeId, Reading
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Instant:
+    """A point in time on both clocks. Order and differences use the monotonic one; the wall clock may jump."""
+
+    monotonic_s: float
+    wall_s: float
+
+
+class SightKind(StrEnum):
+    """How the model's cgroup is seen, best first (docs/architecture.md, "Sight")."""
+
+    HANDOVER = "handover"
+    SHARED_PID = "shared_pid"
+    HOST_CGROUP = "host_cgroup"
+    OWN = "own"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class LevelId:
+    """A cgroup life: a removed and recreated group at the same path has another inode."""
+
+    device: int
+    inode: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LevelSample:
+    """One level of the model's chain; depth 0 is the model's own cgroup."""
+
+    id: LevelId
+    name: str
+    depth: int
+    memory: MemoryLevel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessSample:
+    """One process of the model. `alive` is what the pidfd says; readings stay the last ones after death."""
+
+    life: LifeId
+    main: bool
+    alive: bool
+    status: Reading[ProcStatus]
+    stat: Reading[ProcStat]
+    io: Reading[ProcIo]
+    box: Reading[BoxState]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSample:
+    """The node, shared by all models of a tick. `meminfo` in bytes, `vmstat` raw counters, kernel names."""
+
+    meminfo: Reading[Mapping[str, int]]
+    vmstat: Reading[Mapping[str, int]]
+    memory_pressure: Reading[Psi]
+    io_pressure: Reading[Psi]
+    cpu_pressure: Reading[Psi]
+
+
+class ProbeOutcome(StrEnum):
+    """How one probe of the model ended."""
+
+    OK = "ok"
+    FAILED = "failed"  # answered, but not with success
+    TIMEOUT = "timeout"
+    REFUSED = "refused"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeResult:
+    """One probe of the model by the sidecar. `latency_seconds` is up to the answer, or to giving up."""
+
+    started: Instant
+    latency_seconds: float
+    outcome: ProbeOutcome
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One tick of one model. `levels` is own first; empty when the model's cgroup is not seen at all."""
+
+    at: Instant
+    model: str
+    sight: SightKind
+    hidden_ancestors: bool
+    levels: tuple[LevelSample, ...]
+    processes: tuple[ProcessSample, ...]
+    node: NodeSample
+    probe: Reading[ProbeResult]  # the last finished one
+    probe_in_flight_since: Instant | None = None
