@@ -1,0 +1,1 @@
+"""The black box: a small file that says what the process was doing, also after SIGKILL."""

@@ -1,0 +1,1 @@
+"""IO edges: read the kernel and the model, return values. No decisions."""

@@ -1,0 +1,1 @@
+"""What leaves the sidecar: HTTP, metrics, logs, the record. No decisions."""

@@ -1,0 +1,1 @@
+"""How the model's cgroup and processes are seen; four ways, best first."""

@@ -1,0 +1,97 @@
+"""What a verdict rests on and what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+from guard.kernel.values import KmsgRecord
+from guard.model import BoxState, LifeId, Reading
+from sidecar.sample import Instant, LevelSample
+
+
+class EndClass(StrEnum):
+    """Why a model process ended. These names appear in JSON and metrics."""
+
+    CGROUP_OOM = "cgroup_oom"
+    GLOBAL_OOM = "global_oom"
+    USERSPACE_OOM = "userspace_oom"
+    GPU_ALLOCATION_FAILURE = "gpu_allocation_failure"
+    HOST_ALLOCATION_FAILURE = "host_allocation_failure"
+    SHM_EXHAUSTED = "shm_exhausted"
+    HEALTH_CHECK = "health_check"
+    EVICTION = "eviction"
+    DELETION = "deletion"
+    DEVICE_RESET = "device_reset"
+    CRASH_SIGNAL = "crash_signal"
+    APPLICATION_EXIT = "application_exit"
+    EXTERNAL_KILL = "external_kill"
+    UNKNOWN = "unknown"
+
+
+class Confidence(StrEnum):
+    """How sure: decisive evidence, strong but indirect evidence, or a best guess."""
+
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+@dataclass(frozen=True, slots=True)
+class WaitStatus:
+    """How the process ended, as wait(2) tells it: exactly one of the two is set."""
+
+    exit_code: int | None
+    signal: int | None
+    core_dumped: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LevelsBefore:
+    """One level before and after the end: the last quiet sample, and the counters latched on the pidfd wake-up."""
+
+    before: LevelSample
+    after: LevelSample
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndEvidence:
+    """Everything known about the end of one process, on one clock. Unknown parts lower the confidence."""
+
+    life: LifeId
+    main: bool  # false: a child died and the model lives on
+    ended: Instant
+    wait_status: Reading[WaitStatus]
+    levels: tuple[LevelsBefore, ...]  # own first
+    hidden_ancestors: bool
+    node_oom_kill_delta: Reading[int]  # /proc/vmstat oom_kill; counts memcg kills too
+    node_available_ratio: Reading[float]  # MemAvailable / MemTotal in the last sample
+    kmsg: Reading[tuple[KmsgRecord, ...]]  # records around the end
+    box: Reading[BoxState]
+    liveness_failures_answered: int  # consecutive, by this sidecar, up to the end
+    others_alive: int  # processes of the same model that still live
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One piece of evidence in words: for (True) or against the verdict."""
+
+    supports: bool
+    text: str
+    source: str  # where it was read: "memory.events of /a/b", "kmsg 1234", "black box"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The answer. `level` names whose limit it was, where a limit was the cause."""
+
+    end_class: EndClass
+    confidence: Confidence
+    summary: str
+    level: str | None = None
+    statements: tuple[Statement, ...] = ()
+    missing: tuple[str, ...] = ()
+    next_steps: tuple[str, ...] = ()
+    fields: Mapping[str, str | int | float | None] = field(default_factory=lambda: MappingProxyType({}))
