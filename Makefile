@@ -1,0 +1,75 @@
+# Everything a fresh Debian with python3, make and root needs is installed by the first target that needs it.
+# A second run is quick: each step leaves a stamp.
+
+SYSTEM_PYTHON ?= /usr/bin/python3
+VENV := .venv
+PY := $(VENV)/bin/python
+TORCH := torch==2.14.1
+
+# Packages of Debian that the tests and the demo use; the product itself needs none of them.
+APT := python3-venv gcc libc6-dev binutils util-linux
+APT_LAB := qemu-system-x86 busybox-static kmod cpio zstd xz-utils \
+	podman crun runc containerd conmon netavark catatonit uidmap containernetworking-plugins debootstrap iptables \
+	prometheus
+
+.PHONY: help demo test lint types unit lab bench wheel clean apt apt-lab
+
+help: ## say what can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+# $(call apt_install,packages): install what is missing, say so when not root.
+define apt_install
+	@missing=""; for p in $(1); do dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$p"; done; \
+	if [ -n "$$missing" ]; then \
+	  if [ "$$(id -u)" != 0 ]; then echo "missing Debian packages:$$missing (run as root to have them installed)" >&2; exit 2; fi; \
+	  echo "installing:$$missing"; \
+	  export DEBIAN_FRONTEND=noninteractive; \
+	  apt-get update -qq && apt-get install -y -qq --no-install-recommends $$missing >build/apt.log 2>&1 || { tail -20 build/apt.log; exit 1; }; \
+	fi
+endef
+
+build:
+	@mkdir -p build
+
+apt: | build
+	$(call apt_install,$(APT))
+
+apt-lab: | build
+	$(call apt_install,$(APT) $(APT_LAB))
+
+# torch without its CUDA libraries (several GB); stubs stand in for them, see tests/stubs/.
+$(VENV)/ready: pyproject.toml .ci/constraints.txt tests/stubs/build.py | apt
+	@test -x $(PY) || $(SYSTEM_PYTHON) -m venv $(VENV)
+	@echo "installing Python packages into $(VENV)"
+	@$(PY) -m pip install -q --no-deps $(TORCH) -c .ci/constraints.txt filelock typing-extensions sympy mpmath networkx jinja2 markupsafe fsspec
+	@$(PY) -m pip install -q -c .ci/constraints.txt safetensors -e '.[sidecar,dev]'
+	@$(PY) tests/stubs/build.py
+	@touch $@
+
+demo: $(VENV)/ready ## the main job, on a real torch server under a real memory limit
+	@$(PY) -m bench.demo
+
+test: lint types unit lab ## everything: lint, types, unit, real kernel, virtual machine, containers
+
+lint: $(VENV)/ready ## style, layers
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/ruff format --check .
+	@$(VENV)/bin/lint-imports
+
+types: $(VENV)/ready ## strict mypy
+	@$(VENV)/bin/mypy
+
+unit: $(VENV)/ready ## tests that need no special rights
+	@$(PY) -m pytest -q -m "not lab"
+
+lab: $(VENV)/ready apt-lab ## tests on the real kernel, in a cgroup v2 machine and in containers (needs root)
+	@$(PY) -m pytest -q -m lab
+
+bench: $(VENV)/ready ## measure; writes build/bench/*.json
+	@$(PY) -m bench.sidecar
+
+wheel: $(VENV)/ready ## build the wheel into dist/
+	@$(PY) -m build --wheel
+
+clean: ## remove what was built here
+	@rm -rf build dist $(VENV)
