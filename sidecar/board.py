@@ -5,14 +5,16 @@ Handlers never do IO and never wait for the tick: they read one attribute here (
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Final
 
-from guard.model import LifeId
+from guard.model import LifeId, Reading, Unknown, Why
 from sidecar.detect.values import Answer
 from sidecar.health.values import Judgement
-from sidecar.sample import Instant, LevelSample, Sample
+from sidecar.sample import Instant, LevelSample, ProbeResult, Sample
 from sidecar.verdict.values import Verdict
 
 
@@ -43,6 +45,31 @@ class Incident:
     levels_after: tuple[LevelSample, ...] = ()
 
 
+_NOT_YET: Final = Unknown(Why.NOT_SAMPLED, "board")
+
+PROBE_BOUNDS_SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+"""Upper bounds of the latency buckets: 5 ms for a cached answer up to 30 s, past every usual probe timeout."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeTally:
+    """How every finished probe of one model went, as a histogram. `buckets` are not cumulative; the last is +Inf."""
+
+    buckets: tuple[int, ...] = (0,) * (len(PROBE_BOUNDS_SECONDS) + 1)
+    sum_seconds: float = 0.0
+    outcomes: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))  # ProbeOutcome name to count
+
+    def add(self, probe: ProbeResult) -> ProbeTally:
+        """Count one finished probe."""
+        place = bisect_left(PROBE_BOUNDS_SECONDS, probe.latency_seconds)
+        outcome = probe.outcome.value
+        return ProbeTally(
+            buckets=tuple(count + (index == place) for index, count in enumerate(self.buckets)),
+            sum_seconds=self.sum_seconds + probe.latency_seconds,
+            outcomes=MappingProxyType({**self.outcomes, outcome: self.outcomes.get(outcome, 0) + 1}),
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelView:
     """The latest word on one model."""
@@ -53,6 +80,9 @@ class ModelView:
     answers: tuple[Answer, ...]
     ends: Mapping[str, int]  # EndClass name to count, survives sidecar restarts
     incidents: tuple[Incident, ...]  # newest first, bounded
+    probes: ProbeTally = field(default_factory=ProbeTally)  # since the sidecar started
+    warnings: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))  # detector name to times it fired
+    time_to_limit_seconds: Reading[float] = _NOT_YET  # inf: nothing grows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,12 +94,20 @@ class OwnView:
     tick_seconds: float  # the pause between ticks in force
     ticks: int
     degraded: tuple[str, ...]
+    rss_bytes: Reading[int] = _NOT_YET
+    cpu_seconds: Reading[float] = _NOT_YET
 
 
 @dataclass(slots=True)
 class Board:
-    """See the module's docstring. `models` and `own` are replaced whole, never changed in place."""
+    """See the module's docstring. Every field is replaced whole, never changed in place.
+
+    `past_ends` and `past_incidents` come from the record at start: what was known before this sidecar began. A model
+    in `models` speaks for itself (its `ends` start from the record's), the others are still counted and listed.
+    """
 
     own: OwnView
     models: Mapping[str, ModelView] = field(default_factory=dict)
     events: tuple[Event, ...] = ()  # newest last, bounded
+    past_ends: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # model to EndClass name to count
+    past_incidents: tuple[Incident, ...] = ()  # newest first, bounded
