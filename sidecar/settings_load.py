@@ -1,0 +1,197 @@
+"""From sources to `Settings`: defaults, then the TOML file, then OOMGUARD_* variables, then flags. Later wins.
+
+The keys are the fields of the settings classes: `health.period_seconds` is `period_seconds` below `[health]` in the
+file, OOMGUARD_HEALTH_PERIOD_SECONDS in the environment and --health-period-seconds as a flag: one table for all.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from enum import StrEnum
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from sidecar.settings import Address, Between, ProbeTarget, Settings
+
+_N = TypeVar("_N", int, float)
+_PREFIX: Final = "OOMGUARD_"
+# Variables of the guard, which may share one environment block with us.
+_FOREIGN: Final = re.compile(
+    r"OOMGUARD_(PARENT|TERMINATION_LOG|GUARD_.*"
+    # A Kubernetes Service called "oomguard" puts these into every pod of its namespace (docker-style service links).
+    r"|SERVICE_HOST|(SERVICE_)?PORT(_.*)?)"
+)
+
+
+class SettingsError(Exception):
+    """One line that names the key and what is allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One setting: its dotted name, type and default."""
+
+    name: str
+    hint: Any
+    default: object
+
+    @property
+    def variable(self) -> str:
+        """Name in the environment."""
+        return _PREFIX + self.name.replace(".", "_").upper()
+
+    @property
+    def flag(self) -> str:
+        """Name on the command line."""
+        return "--" + self.name.replace(".", "-").replace("_", "-")
+
+
+def keys() -> tuple[Key, ...]:
+    """List every setting in the order of the classes."""
+    return tuple(_keys(Settings(), ""))
+
+
+def load(file: str | None, environ: Mapping[str, str], flags: Mapping[str, str]) -> Settings:
+    """Combine the sources; `flags` has dotted names. Raise `SettingsError` on the first bad key or value."""
+    table = {key.name: key for key in keys()}
+    given: dict[str, object] = {}
+    for source, values in (
+        (file or "", _from_file(file) if file else {}),
+        ("environment", _from_environment(environ, table)),
+        ("command line", flags),
+    ):
+        for name, raw in values.items():
+            if name not in table:
+                raise SettingsError(f"{source}: unknown setting {name!r}; known are {', '.join(table)}")
+            given[name] = _value(f"{source}: {name}", table[name].hint, raw)
+    settings = _apply(Settings(), given)
+    if settings.tick.shortest_seconds > settings.tick.longest_seconds:
+        raise SettingsError("tick.shortest_seconds must not be above tick.longest_seconds")
+    return settings
+
+
+def _keys(group: object, prefix: str) -> Iterator[Key]:
+    hints = get_type_hints(type(group), include_extras=True)
+    for f in fields(group):  # type: ignore[arg-type]  # every caller passes a dataclass
+        value = getattr(group, f.name)
+        if is_dataclass(value) and not isinstance(value, Address):
+            yield from _keys(value, f"{f.name}.")
+        else:
+            yield Key(prefix + f.name, hints[f.name], value)
+
+
+def _apply(settings: Settings, given: Mapping[str, object]) -> Settings:
+    groups: dict[str, dict[str, object]] = {}
+    for name, value in given.items():
+        group, _, leaf = name.rpartition(".")
+        groups.setdefault(group, {})[leaf] = value
+    top: dict[str, Any] = groups.pop("", {})
+    top |= {group: replace(getattr(settings, group), **leaves) for group, leaves in groups.items()}
+    return replace(settings, **top)
+
+
+def _from_file(path: str) -> Mapping[str, object]:
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 - settings are not a kernel file, and Path adds nothing
+            tree = tomllib.load(file)
+    except OSError as exc:
+        raise SettingsError(f"{path}: {exc.strerror}") from exc
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
+        raise SettingsError(f"{path}: not valid TOML: {exc}") from exc
+    flat: dict[str, object] = {}
+    for name, value in tree.items():
+        flat |= {f"{name}.{leaf}": v for leaf, v in value.items()} if isinstance(value, dict) else {name: value}
+    return flat
+
+
+def _from_environment(environ: Mapping[str, str], table: Mapping[str, Key]) -> Mapping[str, object]:
+    by_variable = {key.variable: name for name, key in table.items()}
+    found = {v: text for v, text in environ.items() if v.startswith(_PREFIX) and not _FOREIGN.fullmatch(v)}
+    for variable in found:
+        if variable not in by_variable:
+            raise SettingsError(f"environment: unknown variable {variable}; known are {', '.join(by_variable)}")
+    return {by_variable[variable]: text for variable, text in found.items()}
+
+
+def _value(where: str, hint: Any, raw: object) -> object:  # noqa: ANN401 - a type form has no type
+    try:
+        return _convert(hint, raw)
+    except ValueError as exc:
+        raise SettingsError(f"{where}: {raw!r} is not {exc}") from exc
+
+
+def _convert(hint: Any, raw: object) -> object:  # noqa: ANN401 - a type form has no type
+    """Turn text or a TOML value into the hinted type. The text of a `ValueError` says what is allowed."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in {Union, UnionType}:
+        if raw is None or (isinstance(raw, str) and raw.strip().lower() in {"", "none"}):
+            return None
+        return _convert(next(a for a in arguments if a is not NoneType), raw)
+    if origin is Annotated:
+        return _ranged(arguments[1], (_integer if arguments[0] is int else _number)(raw))
+    if origin is tuple:
+        parts = [p.strip() for p in raw.split(",") if p.strip()] if isinstance(raw, str) else raw
+        if not isinstance(parts, list):
+            raise ValueError("a list, or text with commas")
+        return tuple(_convert(arguments[0], part) for part in parts)
+    return _SCALARS.get(hint, _enum(hint))(raw)
+
+
+def _ranged(between: Between, number: float) -> float:
+    if not between.low <= number <= between.high:
+        raise ValueError(f"between {between.low:g} and {between.high:g}")
+    return number
+
+
+def _integer(raw: object) -> int:
+    if isinstance(raw, str) and re.fullmatch(r"[+-]?\d{1,19}", raw.strip(), re.ASCII):
+        return int(raw)
+    if isinstance(raw, int) and not isinstance(raw, bool):
+        return raw
+    raise ValueError("a whole number")
+
+
+def _number(raw: object) -> float:
+    try:
+        number = float(raw) if isinstance(raw, str | int | float) and not isinstance(raw, bool) else math.nan
+    except (ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError("a number")
+    return number
+
+
+def _positive(number: _N) -> _N:
+    if number <= 0:
+        raise ValueError("above zero")
+    return number
+
+
+def _text(raw: object) -> str:
+    if not isinstance(raw, str) or not raw.strip() or not raw.isprintable():
+        raise ValueError("text")
+    return raw.strip()
+
+
+def _enum(hint: Any) -> Callable[[object], object]:  # noqa: ANN401 - a type form has no type
+    def parse(raw: object) -> object:
+        assert issubclass(hint, StrEnum), f"no parser for {hint}"
+        if isinstance(raw, str) and raw.strip().lower() in {str(member) for member in hint}:
+            return hint(raw.strip().lower())
+        raise ValueError("one of " + ", ".join(str(member) for member in hint))
+
+    return parse
+
+
+# The judge's rules are plain numbers that must be above zero; ranged fields say so with `Between` instead.
+_SCALARS: Final[Mapping[object, Callable[[object], object]]] = {
+    str: _text,
+    int: lambda raw: _positive(_integer(raw)),
+    float: lambda raw: _positive(_number(raw)),
+    Address: lambda raw: Address.parse(_text(raw)),
+    ProbeTarget: lambda raw: ProbeTarget.parse(_text(raw)),
+}
