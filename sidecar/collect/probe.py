@@ -1,0 +1,95 @@
+"""The sidecar's own probe of the model, from outside: one in flight, every latency measured.
+
+It asks as the kubelet would: a new connection each time, 200 to 399 is success, redirects are not followed.
+It gives up at the period rather than at the timeout, so that a late answer is told from none; that a probe is in
+flight past the timeout can be seen at `in_flight_since`, so no verdict has to wait for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable
+from typing import Final
+
+import aiohttp
+
+from guard.model import Known, Reading, Unknown, Why
+from sidecar.clock import Clock
+from sidecar.health.values import Rules
+from sidecar.sample import Instant, ProbeOutcome, ProbeResult
+from sidecar.settings import ProbeKind, ProbeTarget
+
+_SUCCESS: Final = range(200, 400)
+_BODY_LIMIT: Final = 10 << 10  # bytes read of an answer, as the kubelet does
+_HEADERS: Final = {"User-Agent": "oomguard", "Accept": "*/*"}
+
+
+class Prober:
+    """Probes one model for ever in `run`. `last` and `in_flight_since` are for the tick; `on_result` hears each one."""
+
+    def __init__(
+        self, target: ProbeTarget | None, rules: Rules, clock: Clock, on_result: Callable[[ProbeResult], None]
+    ) -> None:
+        self._target = target
+        self._rules = rules
+        self._clock = clock
+        self._on_result = on_result
+        self.in_flight_since: Instant | None = None
+        self.last: Reading[ProbeResult] = Unknown(
+            Why.NOT_SAMPLED, "probe", detail="none yet" if self.wanted else "no probe is set for this model"
+        )
+
+    @property
+    def wanted(self) -> bool:
+        """Whether there is anything to probe."""
+        return self._target is not None and self._target.kind is not ProbeKind.NONE
+
+    async def run(self) -> None:
+        """Probe at each period, counted from the start of the last probe."""
+        while True:
+            started = self._clock.now()
+            self.last = Known(await self._once(started))
+            self._on_result(self.last.value)
+            spent = self._clock.now().monotonic_s - started.monotonic_s
+            await self._clock.sleep(max(0.0, self._rules.period_seconds - spent))
+
+    async def _once(self, started: Instant) -> ProbeResult:
+        self.in_flight_since = started
+        try:
+            async with asyncio.timeout(max(self._rules.timeout_seconds, self._rules.period_seconds)):
+                outcome, detail = await self._ask()
+        except TimeoutError:
+            outcome, detail = ProbeOutcome.TIMEOUT, ""
+        except (aiohttp.ClientError, OSError, ValueError) as exc:
+            outcome, detail = _failure(exc)
+        finally:
+            self.in_flight_since = None
+        latency = self._clock.now().monotonic_s - started.monotonic_s
+        return ProbeResult(started=started, latency_seconds=latency, outcome=outcome, detail=detail)
+
+    async def _ask(self) -> tuple[ProbeOutcome, str]:
+        target = self._target
+        assert target is not None, "only run where a probe is wanted"
+        if target.kind is ProbeKind.TCP:
+            return await _connect(target.where)
+        connector = aiohttp.TCPConnector(force_close=True, limit=1, ssl=False)
+        async with (
+            aiohttp.ClientSession(connector=connector, headers=_HEADERS) as session,
+            session.get(target.where, allow_redirects=False) as answer,
+        ):
+            await answer.content.read(_BODY_LIMIT)
+            return (ProbeOutcome.OK if answer.status in _SUCCESS else ProbeOutcome.FAILED), f"status {answer.status}"
+
+
+async def _connect(where: str) -> tuple[ProbeOutcome, str]:
+    host, _, port = where.rpartition(":")
+    _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+    writer.close()
+    return ProbeOutcome.OK, "connected"
+
+
+def _failure(exc: Exception) -> tuple[ProbeOutcome, str]:
+    number = exc.errno if isinstance(exc, OSError) else None
+    outcome = ProbeOutcome.REFUSED if number == errno.ECONNREFUSED else ProbeOutcome.ERROR
+    return outcome, f"{type(exc).__name__}: {exc}"[:200]

@@ -1,0 +1,170 @@
+"""Supervision: restarts with growing pauses, degraded words, and cancellation that always ends things."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from sidecar.sample import Instant
+from sidecar.supervise import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, WELL_AFTER_SECONDS, Degraded, Supervisor
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+class VirtualClock:
+    """A clock that only sleeping moves."""
+
+    def __init__(self) -> None:
+        self.at_s = 1000.0
+        self.slept: list[float] = []
+
+    def now(self) -> Instant:
+        """Give the virtual time."""
+        return Instant(self.at_s, self.at_s)
+
+    async def sleep(self, seconds: float) -> None:
+        """Move the time on and let others run."""
+        self.slept.append(seconds)
+        self.at_s += seconds
+        await asyncio.sleep(0)
+
+
+@pytest.fixture(autouse=True)
+def _quiet(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL, "sidecar.supervise")
+
+
+async def test_a_failing_task_starts_again_with_doubling_pauses() -> None:
+    """Each failure doubles the pause, up to a bound, and the task goes on to run."""
+    clock, told = VirtualClock(), []
+    supervisor = Supervisor(clock, Degraded(lambda *change: told.append(change)))
+    runs, reached = 0, asyncio.Event()
+
+    async def work() -> None:
+        nonlocal runs
+        runs += 1
+        if runs <= 8:
+            raise OSError("no luck")
+        reached.set()
+        await asyncio.Event().wait()
+
+    supervisor.start("reader", work)
+    await asyncio.wait_for(reached.wait(), 5)
+    assert clock.slept == [FIRST_PAUSE_SECONDS * 2**n for n in range(6)] + [LONGEST_PAUSE_SECONDS] * 2
+    assert told == [("reader", "OSError: no luck; trying again")]
+    await supervisor.stop_all()
+
+
+async def test_a_long_good_run_forgets_old_failures() -> None:
+    """A failure after a good minute is answered with the first pause again."""
+    clock = VirtualClock()
+    supervisor = Supervisor(clock, Degraded(lambda *_: None))
+    runs, reached = 0, asyncio.Event()
+
+    async def work() -> None:
+        nonlocal runs
+        runs += 1
+        if runs == 4:
+            clock.at_s += WELL_AFTER_SECONDS
+        if runs == 5:
+            reached.set()
+            await asyncio.Event().wait()
+        raise ValueError
+
+    supervisor.start("x", work)
+    await asyncio.wait_for(reached.wait(), 5)
+    assert clock.slept == [0.5, 1.0, 2.0, 0.5]
+    await supervisor.stop_all()
+
+
+async def test_a_task_that_ends_by_itself_counts_as_failed() -> None:
+    """An eternal task that returns is named and started again."""
+    clock, told = VirtualClock(), asyncio.Queue[tuple[str, str | None]]()
+    supervisor = Supervisor(clock, Degraded(lambda *change: told.put_nowait(change)))
+
+    async def work() -> None:
+        await asyncio.sleep(0)
+
+    supervisor.start("short", work)
+    subject, words = await asyncio.wait_for(told.get(), 5)
+    assert subject == "short"
+    assert words is not None
+    assert "ended by itself" in words
+    await supervisor.stop_all()
+
+
+async def test_a_task_that_recovers_is_no_longer_degraded() -> None:
+    """Once a task runs again its words go away."""
+    told = asyncio.Queue[tuple[str, str | None]]()
+    degraded = Degraded(lambda *change: told.put_nowait(change))
+    supervisor = Supervisor(VirtualClock(), degraded)
+    runs = 0
+
+    async def work() -> None:
+        nonlocal runs
+        runs += 1
+        if runs == 1:
+            raise OSError("once")
+        await asyncio.Event().wait()
+
+    supervisor.start("x", work)
+    assert (await asyncio.wait_for(told.get(), 5))[1] is not None
+    assert (await asyncio.wait_for(told.get(), 5)) == ("x", None)
+    assert degraded.words() == ()
+    await supervisor.stop_all()
+
+
+async def test_stop_ends_a_task_during_its_work_and_during_its_pause() -> None:
+    """Cancellation is never swallowed, neither in the work nor between two tries."""
+    began, pausing = asyncio.Event(), asyncio.Event()
+
+    class LongPause(VirtualClock):
+        async def sleep(self, seconds: float) -> None:
+            del seconds
+            pausing.set()
+            await asyncio.Event().wait()
+
+    supervisor = Supervisor(LongPause(), Degraded(lambda *_: None))
+    ended = []
+
+    async def forever() -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            ended.append("forever")
+            raise
+
+    async def fails() -> None:
+        raise OSError
+
+    supervisor.start("forever", forever)
+    supervisor.start("fails", fails)
+    await asyncio.wait_for(asyncio.gather(began.wait(), pausing.wait()), 5)
+    await asyncio.wait_for(supervisor.stop_all(), 5)
+    assert ended == ["forever"]
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_one_failing_task_leaves_the_others_running() -> None:
+    """A reader that fails again and again does not stop the next task."""
+    supervisor = Supervisor(VirtualClock(), Degraded(lambda *_: None))
+    beats, enough = 0, asyncio.Event()
+
+    async def fails() -> None:
+        raise RuntimeError
+
+    async def beat() -> None:
+        nonlocal beats
+        while True:
+            beats += 1
+            if beats == 50:
+                enough.set()
+            await asyncio.sleep(0)
+
+    supervisor.start("fails", fails)
+    supervisor.start("beat", beat)
+    await asyncio.wait_for(enough.wait(), 5)
+    await supervisor.stop_all()
