@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, StrEnum
+from types import MappingProxyType
 
-from guard.model import Limit, Reading
+from guard.model import Limit, Reading, Unknown, Why
 
 
 class CgroupVersion(Enum):
@@ -46,6 +47,9 @@ class OomControl:
     oom_kill: int | None
 
 
+_KMEM_NOT_SAMPLED = Unknown(Why.NOT_SAMPLED, "memory.kmem.usage_in_bytes")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryLevel:
     """One cgroup at one instant, whatever the version. A file that a version lacks reads `Unknown(UNSUPPORTED)`.
@@ -74,6 +78,7 @@ class MemoryLevel:
     io_pressure: Reading[Psi]
     cpu_pressure: Reading[Psi]
     cpu_stat: Reading[Mapping[str, int]]
+    kmem_current_bytes: Reading[int] = _KMEM_NOT_SAMPLED  # v1: kernel memory, part of current
 
 
 class LevelScope(StrEnum):
@@ -195,3 +200,4 @@ class KmsgRecord:
     sequence: int
     timestamp_us: int
     text: str
+    fields: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))  # SUBSYSTEM, DEVICE

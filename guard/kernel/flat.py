@@ -1,0 +1,56 @@
+"""The two shapes that most kernel files have: one number, and lines of `name number`.
+
+A kernel file ends with a newline. Data that does not was cut, and a cut number is a wrong number: it is not used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from sys import intern
+
+from guard.model import Known, Reading, Unknown, Why
+
+
+def parse_number(data: bytes, where: str) -> Reading[int]:
+    """Parse a file that holds one number and a newline, e.g. memory.current."""
+    word = data[:-1]
+    if data[-1:] != b"\n" or not word.isdigit() or len(word) > _MAX_DIGITS:
+        return malformed(data, where)
+    return Known(int(word))
+
+
+def parse_table(data: bytes, where: str) -> Reading[Mapping[str, int]]:
+    """Parse lines of `name number` (memory.stat, memory.events, cpu.stat, vmstat) into a mapping of what they hold.
+
+    Lines of another shape are left out. MALFORMED if no line has it. An empty file is MALFORMED as well.
+    """
+    text = data.decode("latin-1")
+    words = text.split()
+    if data[-1:] == b"\n" and len(words) == 2 * data.count(b"\n"):
+        try:
+            # Names are interned: a history holds thousands of tables with the same sixty names.
+            return Known(dict(zip(map(intern, words[::2]), map(int, words[1::2]), strict=True)))
+        except ValueError:
+            pass  # a line is odd: go through them one at a time
+    table = _parse_lines(text)
+    return Known(table) if table else malformed(data, where)
+
+
+def _parse_lines(text: str) -> dict[str, int]:
+    table: dict[str, int] = {}
+    for line in text.split("\n")[:-1]:
+        words = line.split()
+        if len(words) == 2 and words[1].isascii() and words[1].isdigit() and len(words[1]) <= _MAX_DIGITS:  # noqa: PLR2004 - name and number
+            table[intern(words[0])] = int(words[1])
+    return table
+
+
+def malformed(data: bytes, where: str) -> Unknown:
+    """Say that the file was read but is not in the shape we know, with the start of what it held."""
+    if not data:
+        return Unknown(Why.MALFORMED, where, None, "empty")
+    cut = "" if data.endswith(b"\n") else "no final newline: cut short? "
+    return Unknown(Why.MALFORMED, where, None, f"{cut}{data[:60]!r}")
+
+
+_MAX_DIGITS = 20  # of an unsigned 64 bit number
