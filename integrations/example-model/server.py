@@ -71,7 +71,7 @@ class Handler(BaseHTTPRequestHandler):
 
     model: Model
 
-    def do_GET(self) -> None:  # noqa: N802 - the name http.server calls
+    def do_GET(self) -> None:
         """Answer one request."""
         url = urlsplit(self.path)
         query = {key: values[-1] for key, values in parse_qs(url.query).items()}

@@ -84,9 +84,10 @@ class Podman:
         status, _, body = self("exec", container, "python3", "-c", script, url).partition("\n")
         return int(status), body
 
-    def get_json(self, container: str, url: str) -> Any:
-        """GET JSON from inside `container`."""
-        return json.loads(self.get(container, url)[1])
+    def get_json(self, container: str, url: str) -> dict[str, Any]:
+        """GET a JSON object from inside `container`."""
+        document: dict[str, Any] = json.loads(self.get(container, url)[1])
+        return document
 
 
 def build_images(podman: Podman) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import kubernetes_validate
 import pytest
@@ -18,17 +18,20 @@ SIDECAR_URL = "http://127.0.0.1:9475"
 MANIFESTS = sorted((ROOT / "integrations/kubernetes").glob("*.yaml"))
 
 
-def wait_for(what: str, probe: Callable[[], Any], seconds: float = 40) -> Any:
-    """Ask `probe` until it gives something true; fail with its last answer."""
+T = TypeVar("T")
+
+
+def wait_for(what: str, probe: Callable[[], T | None], seconds: float = 40) -> T:
+    """Ask `probe` until it gives something true; fail with what it said last."""
     deadline = time.monotonic() + seconds
     while True:
         try:
-            answer = probe()
+            if answer := probe():
+                return answer
+            last = "not yet"
         except AssertionError as exc:
-            answer = None if time.monotonic() < deadline else exc
-        if answer or time.monotonic() > deadline:
-            assert answer, f"waited {seconds} s for {what}: {answer!r}"
-            return answer
+            last = str(exc)
+        assert time.monotonic() < deadline, f"waited {seconds} s for {what}: {last}"
         time.sleep(0.2)
 
 
@@ -109,9 +112,6 @@ def test_manifest_is_valid_kubernetes(manifest: Path) -> None:
 def test_sidecar_image_needs_no_privileges(podman: Podman) -> None:
     """The sidecar's image runs without root, capabilities and writable root, and adds at most 60 MB to its base."""
     least = ["--rm", "--network=none", "--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges"]
-    script = (
-        "import os; print(os.getuid(), next(l for l in open('/proc/self/status') if l.startswith('CapEff')).split()[1])"
-    )
     uid, capabilities = podman("run", *least, "--entrypoint=python3", images.SIDECAR, "-c", WHO_AM_I).split()
     assert (uid, int(capabilities, 16)) == ("65532", 0)
     assert "oomguard" in podman("run", *least, images.SIDECAR, "--version")
