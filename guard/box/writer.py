@@ -1,0 +1,240 @@
+"""Writing the black box: a few memory stores per record; nothing here blocks, grows or waits for the sidecar.
+
+Threads and signals: one re-entrant lock orders the stores, so no increment of a beat is lost between threads. A signal
+handler that writes to the very cell its own thread was writing may cost that one record, never leave a torn one.
+
+Access: a box has mode 0644. The sidecar runs as another uid; it gets a descriptor over the socket, and after its own
+restart finds older boxes by listing the directory. Who can read the volume can read commands, file names and stacks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import math
+import re
+import threading
+import time
+from collections import deque
+from pathlib import Path
+from typing import Final
+
+from guard.box import format as layout
+from guard.box import texts
+from guard.box.mapped import BoxError, Cell, MappedBox, create
+from guard.box.texts import BoxAbout
+from guard.model import Failure, LifeId, Operation, OperationKind
+
+__all__ = ["BoxAbout", "BoxError", "BoxWriter", "OperationSlot"]
+
+_SESSION: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_MOST: Final = 2**63 - 1
+
+
+class OperationSlot:
+    """One operation in flight. Calls after `finish`, or after the box was closed, do nothing."""
+
+    __slots__ = ("_box", "_bytes_done", "_cell", "_fixed", "_head", "_item", "_tail")
+
+    def __init__(self, box: BoxWriter, cell: Cell | None, operation: Operation, number: int) -> None:
+        label = layout.fit_head(operation.label, layout.LABEL_ROOM)
+        file = layout.fit_tail(operation.file or "", layout.FILE_ROOM)
+        thread = layout.fit_head(operation.thread, layout.THREAD_ROOM)
+        self._box = box
+        self._cell = cell  # None: every slot was taken, or finished
+        self._fixed = label + file + thread
+        self._item = b""
+        self._bytes_done = layout.NONE
+        self._head = (layout.KIND_CODES[operation.kind], len(label), len(file), len(thread))
+        self._tail = (
+            number,
+            int(operation.started_monotonic_s * 1e9),
+            _count(operation.bytes_expected),
+            _milliseconds(operation.at_most_seconds),
+        )
+
+    def progress(self, item: str | None = None, bytes_done: int | None = None) -> None:
+        """Say what is in flight and how many bytes are done since the beginning; None keeps what was said before."""
+        with self._box.lock:
+            if item is not None:
+                self._item = layout.fit_tail(item, layout.ITEM_ROOM)
+            if bytes_done is not None:
+                self._bytes_done = _count(bytes_done)
+            self._store(0)
+
+    def finish(self) -> None:
+        """Mark it done. It stays readable until its slot is needed again."""
+        with self._box.lock:
+            self._store(1)
+            cell, self._cell = self._cell, None
+            if cell is not None:
+                self._box.free.append(cell)
+
+    def _store(self, done: int) -> None:
+        """Publish the record as it is now."""
+        if self._cell is None:
+            return
+        kind, label, file, thread = self._head
+        number, started, expected, bound = self._tail
+        item = self._item
+        head = layout.OPERATION.pack(
+            kind, done, label, file, thread, len(item),
+            number, started, time.monotonic_ns(), self._bytes_done, expected, bound,
+        )  # fmt: skip
+        self._box.mapped.store(self._cell, head + self._fixed + item)
+
+
+class BoxWriter:
+    """The box of this process. Any thread may call; after `close` or `abandon` every method does nothing."""
+
+    def __init__(self, mapped: MappedBox) -> None:
+        self.mapped = mapped
+        self.lock = threading.RLock()
+        self.free = deque(Cell(layout.OPERATIONS, index) for index in range(layout.OPERATIONS.count))
+        self._operations = 0
+        self._beats: dict[str, _Beat] = {}
+        self._failures = [_FailureCell(index) for index in range(layout.FAILURES.count)]
+        self._failed = 0
+        self._sigterm: Cell | None = Cell(layout.SIGTERM, 0)
+        self._exit = Cell(layout.EXIT, 0)
+
+    @classmethod
+    def create(cls, directory: str, life: LifeId, about: BoxAbout) -> BoxWriter:
+        """Make the box of one life in a directory (made too, if its parent exists).
+
+        Raises:
+            BoxError: it cannot be made there; the text says why and what to do.
+        """
+        if not _SESSION.fullmatch(life.session):
+            raise BoxError(errno.EINVAL, "no black box: a session is 1 to 64 letters, digits, '-' or '_'")
+        return cls(create(directory, life.session, texts.encode_about(life, about, time.time())))
+
+    @property
+    def path(self) -> str:
+        """The file, named by the session."""
+        return self.mapped.path
+
+    @property
+    def fd(self) -> int:
+        """A read-only descriptor of the file for the hand-over; -1 once closed."""
+        return self.mapped.fd
+
+    def begin(
+        self,
+        kind: OperationKind,
+        label: str,
+        *,
+        file: str | None = None,
+        bytes_expected: int | None = None,
+        at_most_seconds: float | None = None,
+    ) -> OperationSlot:
+        """Open a slot for an operation of this thread. Nested and parallel operations get slots of their own.
+
+        With all 32 slots in flight the operation goes unrecorded: the box never grows.
+        """
+        now = time.monotonic()
+        operation = Operation(
+            kind=kind,
+            label=label,
+            file=file,
+            bytes_expected=bytes_expected,
+            started_monotonic_s=now,
+            updated_monotonic_s=now,
+            at_most_seconds=at_most_seconds,
+            thread=threading.current_thread().name,
+        )
+        with self.lock:
+            self._operations += 1
+            cell = self.free.popleft() if self.free else None
+            slot = OperationSlot(self, cell, operation, self._operations)
+            slot.progress()
+        return slot
+
+    def beat(self, name: str, n: int = 1) -> None:
+        """Add n to a named counter. The first 32 names of a process are kept, later ones are dropped."""
+        with self.lock:
+            beat = self._beats.get(name)
+            if beat is None:
+                if len(self._beats) == layout.BEATS.count:
+                    return
+                beat = self._beats[name] = _Beat(len(self._beats), name)
+            beat.count += n
+            head = layout.BEAT.pack(beat.count, time.monotonic_ns(), len(beat.name))
+            self.mapped.store(beat.cell, head + beat.name)
+
+    def fail(self, failure: Failure) -> None:
+        """Keep a failure. It replaces the oldest, but the newest fatal one is replaced by no other."""
+        payload = texts.encode_failure(failure)
+        with self.lock:
+            self._failed += 1
+            kept = max(self._failures, key=lambda cell: cell.fatal)
+            open_to = [cell for cell in self._failures if not (cell is kept and cell.fatal)]
+            target = min(open_to, key=lambda cell: cell.number)
+            target.number = self._failed
+            target.fatal = self._failed if failure.fatal else 0
+            self.mapped.store(target.cell, payload)
+
+    def sigterm(self) -> None:
+        """Note the first SIGTERM."""
+        with self.lock:
+            cell, self._sigterm = self._sigterm, None
+            if cell is not None:
+                self.mapped.store(cell, layout.SIGTERM_MARK.pack(time.time_ns()))
+
+    def exit(self, status: int | None) -> None:
+        """Note the orderly exit; the last call counts. `status` is None where it is not known."""
+        known = status is not None
+        mark = layout.EXIT_MARK.pack(time.time_ns(), time.monotonic_ns(), status if status is not None else 0, known)
+        with self.lock:
+            self.mapped.store(self._exit, mark)
+
+    def close(self) -> None:
+        """Unmap. The file stays for the sidecar."""
+        with self.lock:
+            self.mapped.close()
+
+    def remove(self) -> None:
+        """Unmap and remove the file: this process has nothing to tell."""
+        self.close()
+        with contextlib.suppress(OSError):
+            Path(self.path).unlink()
+
+    def abandon(self) -> None:
+        """In a forked child: unmap the parent's box without writing to it, then make a new one.
+
+        Takes no lock that another thread of the parent may have held at the fork.
+        """
+        self.lock = threading.RLock()
+        self.mapped.close()
+
+
+class _Beat:
+    """A counter and its cell."""
+
+    __slots__ = ("cell", "count", "name")
+
+    def __init__(self, index: int, name: str) -> None:
+        self.cell = Cell(layout.BEATS, index)
+        self.count = 0
+        self.name = layout.fit_head(name, layout.BEAT_NAME_ROOM)
+
+
+class _FailureCell:
+    """A failure's cell: the number of the failure in it, again in `fatal` if that one was fatal; 0 is none."""
+
+    __slots__ = ("cell", "fatal", "number")
+
+    def __init__(self, index: int) -> None:
+        self.cell = Cell(layout.FAILURES, index)
+        self.number = 0
+        self.fatal = 0
+
+
+def _count(value: int | None) -> int:
+    """A count as the signed field holds it."""
+    return layout.NONE if value is None else min(max(int(value), 0), _MOST)
+
+
+def _milliseconds(seconds: float | None) -> int:
+    """A duration as the signed field holds it; one without an end is no bound."""
+    return layout.NONE if seconds is None or not math.isfinite(seconds) else _count(int(seconds * 1000))
