@@ -1,4 +1,4 @@
-"""The two shapes that most kernel files have: one number, and lines of `name number`.
+"""The shapes that most kernel files have: one number, one limit, and lines of `name number`.
 
 A kernel file ends with a newline. Data that does not was cut, and a cut number is a wrong number: it is not used.
 """
@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from sys import intern
+from typing import Final
 
-from guard.model import Known, Reading, Unknown, Why
+from guard.model import UNLIMITED, Known, Limit, Reading, Unknown, Why
+
+_MAX_DIGITS: Final = 20  # of an unsigned 64 bit number
 
 
 def parse_number(data: bytes, where: str) -> Reading[int]:
@@ -17,6 +20,24 @@ def parse_number(data: bytes, where: str) -> Reading[int]:
     if data[-1:] != b"\n" or not word.isdigit() or len(word) > _MAX_DIGITS:
         return malformed(data, where)
     return Known(int(word))
+
+
+# v1 prints "no limit" as LONG_MAX rounded down to a page: ...771712 with 4 KiB pages, ...759424 with 16 KiB,
+# ...710272 with 64 KiB; kernels before 3.19 print LONG_MAX itself (res_counter).
+_LEAST_UNLIMITED: Final = (1 << 63) - (64 << 10)
+
+
+def limit_of(bytes_printed: int) -> Limit:
+    """Tell a number of bytes from one of the numbers that mean "no limit"."""
+    return UNLIMITED if bytes_printed >= _LEAST_UNLIMITED or bytes_printed == -1 else bytes_printed
+
+
+def parse_limit(data: bytes, where: str) -> Reading[Limit]:
+    """Parse a limit file: bytes, or one of the spellings of no limit: "max" (v2), -1 (written to v1), a huge number."""
+    if data in (b"max\n", b"-1\n"):
+        return Known(UNLIMITED)
+    number = parse_number(data, where)
+    return number if isinstance(number, Unknown) else Known(limit_of(number.value))
 
 
 def parse_table(data: bytes, where: str) -> Reading[Mapping[str, int]]:
@@ -51,6 +72,3 @@ def malformed(data: bytes, where: str) -> Unknown:
         return Unknown(Why.MALFORMED, where, None, "empty")
     cut = "" if data.endswith(b"\n") else "no final newline: cut short? "
     return Unknown(Why.MALFORMED, where, None, f"{cut}{data[:60]!r}")
-
-
-_MAX_DIGITS = 20  # of an unsigned 64 bit number

@@ -10,9 +10,23 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from guard.kernel import psi
-from guard.kernel.flat import malformed, parse_number, parse_table
+from guard.kernel.flat import limit_of, malformed, parse_limit, parse_number, parse_table
+from guard.kernel.headroom import headroom_bytes, hierarchical_limit_bytes, unreclaimable_bytes
 from guard.kernel.values import CgroupVersion, MemoryLevel, OomControl
-from guard.model import UNLIMITED, Known, Limit, Reading, Unknown, Why
+from guard.model import Known, Reading, Unknown, Why
+
+__all__ = [
+    "FILES",
+    "LevelFile",
+    "headroom_bytes",
+    "hierarchical_limit_bytes",
+    "limit_of",
+    "oom_kills",
+    "parse_level",
+    "parse_limit",
+    "parse_oom_control",
+    "unreclaimable_bytes",
+]
 
 T = TypeVar("T")
 
@@ -55,23 +69,6 @@ FILES: Final[Mapping[CgroupVersion, tuple[LevelFile, ...]]] = {
         LevelFile("cpu.stat", CPU),
     ),
 }
-
-# v1 prints "no limit" as LONG_MAX rounded down to a page: ...771712 with 4 KiB pages, ...759424 with 16 KiB,
-# ...710272 with 64 KiB; kernels before 3.19 print LONG_MAX itself (res_counter).
-_LEAST_UNLIMITED: Final = (1 << 63) - (64 << 10)
-
-
-def limit_of(bytes_printed: int) -> Limit:
-    """Tell a number of bytes from one of the numbers that mean "no limit"."""
-    return UNLIMITED if bytes_printed >= _LEAST_UNLIMITED or bytes_printed == -1 else bytes_printed
-
-
-def parse_limit(data: bytes, where: str) -> Reading[Limit]:
-    """Parse a limit file: bytes, or one of the spellings of no limit: "max" (v2), -1 (written to v1), a huge number."""
-    if data in (b"max\n", b"-1\n"):
-        return Known(UNLIMITED)
-    number = parse_number(data, where)
-    return number if isinstance(number, Unknown) else Known(limit_of(number.value))
 
 
 def parse_oom_control(data: bytes, where: str) -> Reading[OomControl]:
