@@ -53,18 +53,17 @@ class KernelLog:
 
     def since(self, boot_seconds: float) -> Reading[tuple[KmsgRecord, ...]]:
         """Give the records from this time after boot on; the kernel stamps them close to CLOCK_MONOTONIC."""
-        if isinstance(self._file, Unknown):
-            return self._file
         self._drain()
         if isinstance(self._file, Unknown):
             return self._file
         return Known(tuple(r for r in self._records if r.timestamp_us >= boot_seconds * 1e6))
 
     def _drain(self) -> None:
+        file = self._file
         for _ in range(_AT_ONCE):
-            if isinstance(self._file, Unknown):
+            if isinstance(file, Unknown):
                 return
-            data = self._file.read_next(_RECORD_LIMIT)
+            data = file.read_next(_RECORD_LIMIT)
             if isinstance(data, Unknown):
                 if data.errno == errno.EPIPE:  # the ring overran us; the next read gives the oldest that is left
                     continue

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from guard.box.reader import parse_box
-
 from guard.kernel import procfs
 from guard.kernel.reader import KeptFile
 from guard.kernel.values import ProcIo, ProcStat, ProcStatus
