@@ -1,0 +1,201 @@
+"""The public functions of the guard. Everything here is safe to call in any state and never raises on its own account.
+
+Only misuse raises: a wrong number of arguments, as with any function. A missing sidecar, a full or read-only shared
+directory, a failing hook: the call does nothing and `status()` says why.
+"""
+
+from __future__ import annotations
+
+import os
+
+from guard.fence import fence, swallowed
+from guard.keeper import keeper
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from guard.box.writer import OperationSlot
+    from guard.status import Status
+
+SWITCH = "OOMGUARD"
+
+
+class Handle:
+    """What `install` gives back. `active` is false where the off switch is set or the guard was uninstalled."""
+
+    __slots__ = ("_undo",)
+
+    def __init__(self, undo: list[tuple[str, Callable[[], None]]]) -> None:
+        self._undo = undo
+
+    @property
+    def active(self) -> bool:
+        """Whether this handle still has hooks in place."""
+        return _current is self
+
+    def uninstall(self) -> None:
+        """Take every hook out again, last one first. Hooks that others put on top stay and keep working."""
+        global _current  # noqa: PLW0603 - one installation a process
+        if _current is not self:
+            return
+        _current = None
+        for name, undo in reversed(self._undo):
+            with fence(name):
+                undo()
+        with fence("uninstall"):
+            keeper.disarm()
+
+
+_current: Handle | None = None
+_off = Handle([])
+
+
+def install(*, note_sigterm: bool = False) -> Handle:
+    """Put the hooks in place, open the black box and look for the sidecar; once a process, later calls change nothing.
+
+    Args:
+        note_sigterm: note SIGTERM in the black box too. Off by default since it takes a Python signal handler, which
+            makes a default death by SIGTERM wait for the interpreter (see `guard.hooks.sigterm`).
+
+    Returns:
+        A handle with `uninstall()`. With OOMGUARD=off one that is not active.
+    """
+    handle = prepare(note_sigterm=note_sigterm)
+    if handle.active:
+        keeper.wake()
+    return handle
+
+
+def prepare(*, note_sigterm: bool = False) -> Handle:
+    """Install without opening anything: the first mark, failure or model library opens box and link."""
+    global _current  # noqa: PLW0603 - one installation a process
+    if os.environ.get(SWITCH, "").strip().lower() == "off":
+        return _off
+    if _current is not None:
+        return _current
+    undo: list[tuple[str, Callable[[], None]]] = []
+    _current = Handle(undo)
+    with fence("install"):
+        from guard.hooks import install_all
+
+        keeper.arm()
+        install_all(keeper, undo, note_sigterm=note_sigterm)
+    return _current
+
+
+class _Marked:
+    """Work in flight, as a context manager. Not re-entrant; make one for each piece of work."""
+
+    __slots__ = ("_at_most_seconds", "_bytes_expected", "_file", "_label", "_slot")
+    _kind = ""
+
+    def __init__(
+        self, label: str, file: str | None, bytes_expected: int | None, at_most_seconds: float | None
+    ) -> None:
+        self._label = label
+        self._file = file
+        self._bytes_expected = bytes_expected
+        self._at_most_seconds = at_most_seconds
+        self._slot: OperationSlot | None = None
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
+        """End the mark; an exception of the work passes."""
+        slot, self._slot = self._slot, None
+        if slot is not None:
+            with fence(self._kind):
+                slot.finish()
+
+    def _open(self) -> None:
+        self._slot = keeper.begin(
+            self._kind,
+            self._label,
+            file=self._file,
+            bytes_expected=self._bytes_expected,
+            at_most_seconds=self._at_most_seconds,
+        )
+
+
+class loading(_Marked):  # noqa: N801 - reads as a statement: `with guard.loading(path) as load:`
+    """Say that a checkpoint is being read: `with guard.loading("model.bin", bytes_expected=n) as load: ...`.
+
+    Args:
+        what: a file path, or a label where there is no file.
+        bytes_expected: size of the whole work in bytes, None if not known.
+    """
+
+    __slots__ = ()
+    _kind = "load"
+
+    def __init__(self, what: str | os.PathLike[str], bytes_expected: int | None = None) -> None:
+        text = str(what)
+        super().__init__("guard.loading", text, bytes_expected, None)
+
+    def __enter__(self) -> loading:
+        """Begin the mark."""
+        self._open()
+        return self
+
+    def progress(self, item: str | None = None, bytes_done: int | None = None) -> None:
+        """Say which item (tensor, shard) is in flight and how many bytes are done; None leaves a value as it was."""
+        slot = self._slot
+        if slot is not None:
+            with fence("loading"):
+                slot.progress(item, bytes_done)
+
+
+class busy(_Marked):  # noqa: N801 - reads as a statement: `with guard.busy("compile", at_most=600):`
+    """Say that work without visible progress is going on (compile, warm-up, graph capture), and for how long at most.
+
+    Args:
+        label: what is being done.
+        at_most: seconds after which it is not normal any more. There is no default: a credit without end hides a hang.
+    """
+
+    __slots__ = ()
+    _kind = "busy"
+
+    def __init__(self, label: str, *, at_most: float) -> None:
+        super().__init__(label, None, None, at_most)
+
+    def __enter__(self) -> busy:
+        """Begin the mark."""
+        self._open()
+        return self
+
+
+def beat(name: str, n: int = 1) -> None:
+    """Count progress of the server under a name: loop ticks, requests, tokens. Made for hot paths."""
+    box = keeper.box
+    if box is None:
+        box = keeper.wake() if keeper.waiting else None
+        if box is None:
+            return
+    try:
+        box.beat(name, n)
+    except Exception as error:
+        if not swallowed("beat", error):
+            raise
+
+
+def report(exc: BaseException) -> None:
+    """Record an exception that the server caught and survived. It is never blamed for a later exit."""
+    with fence("report"):
+        import threading
+
+        keeper.caught(exc, "reported", fatal=False, thread=threading.current_thread().name)
+
+
+def on_pressure(callback: Callable[[object], object]) -> Callable[[object], object]:
+    """Have a function called, in a thread of the guard, with every pressure notice of the sidecar. Usable as decorator."""
+    if callback not in keeper.pressure_callbacks:
+        keeper.pressure_callbacks.append(callback)
+    return callback
+
+
+def status() -> Status:
+    """Say what the guard does in this process right now: hooks, box, link, and everything that went wrong."""
+    from guard.status import gather
+
+    return gather(active=_current is not None)
