@@ -1,7 +1,7 @@
 """The guard's side of the socket: one daemon thread that finds the sidecar, hands over, and listens for pressure.
 
-The host never waits for it and never sees an exception of it. Either side may start first: the thread tries again with a
-growing, jittered pause, and starts anew when the sidecar goes away. After a fork the child calls `abandon` and makes
+The host never waits for it and never sees an exception of it. Either side may start first: the thread tries again with
+a growing, jittered pause, and starts anew when the sidecar goes away. After a fork the child calls `abandon` and makes
 a client of its own: threads do not survive fork, and the inherited socket belongs to the parent.
 """
 
@@ -46,7 +46,7 @@ class LinkSettings:
     path: str
     """Of the socket, `link.sock` in the shared directory."""
     first_wait_seconds: float = 0.1
-    """Pause after the first failed try; it doubles up to the longest. Both containers of a pod start within a second."""
+    """Pause after the first failed try; it doubles up to the longest. The containers of a pod start within a second."""
     longest_wait_seconds: float = 5.0
     """One failed connect in five seconds costs nothing to notice; a restarted sidecar sees again within it."""
     refused_wait_seconds: float = 30.0
@@ -98,29 +98,28 @@ class LinkClient:
     def send(self, message: Message, within_seconds: float = 0.5) -> bool:
         """Send if the link stands, or comes to stand in time; tell whether it went out. Works at exit too."""
         deadline = time.monotonic() + within_seconds
-        with self._changed:
-            self._changed.wait_for(lambda: self._state.phase in (Phase.CONNECTED, Phase.CLOSED), within_seconds)
-            link = self._socket if self._state.phase is Phase.CONNECTED else None
-        if link is None:
-            return False
         try:
             raw = encode(message)
-            while True:
-                with contextlib.suppress(BlockingIOError):
-                    return link.send(raw, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL) == len(raw)
-                if not _wait_writable(link, deadline - time.monotonic()):
-                    return False
+            while (left := deadline - time.monotonic()) > 0:
+                with self._changed:
+                    self._changed.wait_for(lambda: self._state.phase in (Phase.CONNECTED, Phase.CLOSED), left)
+                    link = self._socket
+                    if link is None or self._state.phase is not Phase.CONNECTED:
+                        return False
+                    with contextlib.suppress(BlockingIOError):  # under the lock: the thread cannot close it meanwhile
+                        return link.send(raw, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL) == len(raw)
+                _wait_writable(link, deadline - time.monotonic())
         except (OSError, ValueError):  # gone, closed meanwhile, or too long
-            return False
+            pass
+        return False
 
     def close(self) -> None:
         """End the link; the thread ends soon after."""
         with self._changed:
-            link = self._socket
             self._set(LinkState(Phase.CLOSED))
-        if link is not None:
-            with contextlib.suppress(OSError):
-                link.shutdown(socket.SHUT_RDWR)
+            if self._socket is not None:
+                with contextlib.suppress(OSError):
+                    self._socket.shutdown(socket.SHUT_RDWR)
 
     def abandon(self) -> None:
         """In a forked child: drop what belongs to the parent. Takes no lock, ends no connection of the parent."""
@@ -189,9 +188,10 @@ class LinkClient:
     def _drop(self) -> None:
         """Close this process's copies of the socket and of a hand-over that was on its way."""
         self._close_handover()
-        link, self._socket = self._socket, None
-        if link is not None:
-            link.close()
+        with self._changed:
+            link, self._socket = self._socket, None
+            if link is not None:
+                link.close()
 
 
 def _receive(link: socket.socket) -> Message | None:
@@ -212,10 +212,8 @@ def _receive(link: socket.socket) -> Message | None:
     return decode(raw)
 
 
-def _wait_writable(link: socket.socket, seconds: float) -> bool:
-    """Whether there is room to send within a time."""
-    if seconds <= 0:
-        return False
+def _wait_writable(link: socket.socket, seconds: float) -> None:
+    """Wait for room to send, no longer than this."""
     poll = select.poll()
     poll.register(link, select.POLLOUT)
-    return bool(poll.poll(seconds * 1000))
+    poll.poll(max(0.0, seconds) * 1000)
