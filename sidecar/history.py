@@ -1,0 +1,281 @@
+"""The last seconds of one model as a value: what detectors and the judge look back on.
+
+Rules
+    * Whole samples are kept for the last two ticks only. Of older ticks a `Point` keeps the few numbers that windows
+      need: a sample with every line of memory.stat takes about 10 KB a level, a point about 1 KB.
+    * Only the monotonic clock counts. A sample that is not later than a kept one replaces it and all after it, so a
+      clock that went back (another boot, a restored record) starts afresh and never gives a negative time.
+    * A level is told by its `LevelId`, a process by its session: numbers of two lives are never subtracted.
+    * A counter that went back was reset: only what came after the reset counts.
+
+Rejected: a deque of samples (10 Hz, three levels and eight models would hold 200 MB for the windows of 10 s).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from guard.kernel.headroom import headroom_bytes, unreclaimable_bytes
+from guard.kernel.values import CgroupVersion, MemoryLevel, Psi
+from guard.model import BoxState, Known, Limit, Operation, Reading, Unknown, Why
+from sidecar.sample import Instant, LevelId, LevelSample, NodeSample, ProcessSample, Sample
+
+KEEP_SECONDS: Final = 11.0
+"""The longest window is 10 s. One point older than this is kept too, so that the window is always covered."""
+
+
+class Signal(StrEnum):
+    """Counters of a level that only grow."""
+
+    MEMORY_SOME_US = "memory.pressure some"
+    MEMORY_FULL_US = "memory.pressure full"
+    IO_SOME_US = "io.pressure some"
+    IO_FULL_US = "io.pressure full"
+    REFAULTS = "workingset_refault"
+    MAJOR_FAULTS = "pgmajfault"
+    SCANNED = "pgscan"
+    HIGH_EVENTS = "memory.events high"
+
+
+class Work(StrEnum):
+    """What a process consumes. All but RSS only grow."""
+
+    CPU_TICKS = "stat utime+stime"
+    MAJOR_FAULTS = "stat majflt"
+    READ_BYTES = "io read_bytes"
+    RSS_BYTES = "status VmRSS"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LevelPoint:
+    """One level at one tick. `growing_bytes` is what reclaim cannot take, less what is only waiting for writeback."""
+
+    id: LevelId
+    name: str
+    depth: int
+    growing_bytes: Reading[int]
+    headroom_bytes: Reading[Limit]
+    signals: Mapping[Signal, Reading[int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessPoint:
+    """One living process at one tick. `beats` by name; `operations` are those in flight; both empty without a box."""
+
+    session: str
+    work: Mapping[Work, Reading[int]]
+    beats: Mapping[str, int]
+    operations: tuple[Operation, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """What is kept of one tick."""
+
+    at: Instant
+    levels: tuple[LevelPoint, ...]
+    processes: tuple[ProcessPoint, ...]
+
+    def level(self, level: LevelId) -> LevelPoint | None:
+        """Give this life of a level, if it was seen at this tick."""
+        return next((one for one in self.levels if one.id == level), None)
+
+    def process(self, session: str) -> ProcessPoint | None:
+        """Give this life of a process, if it lived at this tick."""
+        return next((one for one in self.processes if one.session == session), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """By how much a counter grew, and over how long it was really watched."""
+
+    delta: int
+    seconds: float
+
+    @property
+    def per_second(self) -> float:
+        """Give the mean rate."""
+        return self.delta / self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The latest sample, the one before, and points for the windows, oldest first; the last is of `latest`."""
+
+    latest: Sample
+    previous: Sample | None
+    points: tuple[Point, ...]
+
+    @classmethod
+    def start(cls, sample: Sample) -> History:
+        """Begin with the first sample of a model."""
+        return cls(sample, None, (_point(sample),))
+
+    def append(self, sample: Sample) -> History:
+        """Give the history one tick later; too old points fall off."""
+        point = _point(sample)
+        kept = self.points[: bisect_right(self.points, _before(point), key=_monotonic)]
+        first = max(0, bisect_right(kept, point.at.monotonic_s - KEEP_SECONDS, key=_monotonic) - 1)
+        return History(sample, self.latest if kept else None, (*kept[first:], point))
+
+    def window(self, seconds: float) -> tuple[Point, ...]:
+        """Give the points of the last `seconds`, from the newest one that old (or the first there is) on."""
+        edge = self.points[-1].at.monotonic_s - seconds + _SLACK_SECONDS
+        return self.points[max(0, bisect_right(self.points, edge, key=_monotonic) - 1) :]
+
+    def covers(self, seconds: float) -> bool:
+        """Tell whether the model has been watched for the last `seconds`."""
+        return self.points[-1].at.monotonic_s - self.points[0].at.monotonic_s >= seconds - _SLACK_SECONDS
+
+    def level_rate(self, level: LevelId, signal: Signal, seconds: float) -> Reading[Rate]:
+        """Say how fast a counter of a level grew over the window; NOT_SAMPLED with fewer than two points."""
+
+        def read(point: Point) -> Reading[int]:
+            found = point.level(level)
+            return _not_yet(signal) if found is None else found.signals[signal]
+
+        return _rate(self.window(seconds), read, signal)
+
+    def work_rate(self, session: str, work: Work, seconds: float) -> Reading[Rate]:
+        """Say how fast a process consumed something over the window; NOT_SAMPLED with fewer than two points."""
+
+        def read(point: Point) -> Reading[int]:
+            found = point.process(session)
+            return _not_yet(work) if found is None else found.work[work]
+
+        return _rate(self.window(seconds), read, work)
+
+
+_SLACK_SECONDS: Final = 0.02  # ticks jitter: a point 0.99 s old is one second old
+
+
+def _monotonic(point: Point) -> float:
+    return point.at.monotonic_s
+
+
+def _before(point: Point) -> float:
+    """Give a time just before the point: an equal one is replaced. 1 ns, the grain of the kernel's clock."""
+    return point.at.monotonic_s - 1e-9
+
+
+def _not_yet(what: str) -> Unknown:
+    return Unknown(Why.NOT_SAMPLED, what, None, "needs two samples")
+
+
+def _rate(points: tuple[Point, ...], read: Callable[[Point], Reading[int]], what: str) -> Reading[Rate]:
+    last = read(points[-1])
+    if isinstance(last, Unknown):
+        return last
+    first: tuple[float, int] | None = None
+    for point in points[:-1]:
+        value = read(point)
+        if isinstance(value, Known):
+            first = (point.at.monotonic_s, value.value)
+            break
+    if first is None:
+        return _not_yet(what)
+    began, base = first
+    if base > last.value:
+        base = 0  # reset: what it counts now has come since
+    return Known(Rate(last.value - base, points[-1].at.monotonic_s - began))
+
+
+def _point(sample: Sample) -> Point:
+    swap_free = _node_swap_free(sample.node)
+    return Point(
+        at=sample.at,
+        levels=tuple(_level_point(one, swap_free, sample) for one in sample.levels),
+        processes=tuple(_process_point(one) for one in sample.processes if one.alive),
+    )
+
+
+def _node_swap_free(node: NodeSample) -> Reading[int]:
+    if isinstance(node.meminfo, Unknown):
+        return node.meminfo
+    free = node.meminfo.value.get("SwapFree")
+    return Unknown(Why.MISSING, "/proc/meminfo SwapFree") if free is None else Known(free)
+
+
+def _level_point(level: LevelSample, swap_free: Reading[int], sample: Sample) -> LevelPoint:
+    memory = level.memory
+    return LevelPoint(
+        id=level.id,
+        name=level.name,
+        depth=level.depth,
+        growing_bytes=_growing(memory),
+        headroom_bytes=headroom_bytes(memory, swap_free, hidden_ancestors=sample.hidden_ancestors),
+        signals={
+            Signal.MEMORY_SOME_US: _stall(memory.memory_pressure, full=False),
+            Signal.MEMORY_FULL_US: _stall(memory.memory_pressure, full=True),
+            Signal.IO_SOME_US: _stall(memory.io_pressure, full=False),
+            Signal.IO_FULL_US: _stall(memory.io_pressure, full=True),
+            Signal.REFAULTS: stat_sum(memory, _REFAULTS),
+            Signal.MAJOR_FAULTS: stat_sum(memory, ("pgmajfault",)),
+            Signal.SCANNED: stat_sum(memory, ("pgscan",)),
+            Signal.HIGH_EVENTS: _event(memory, "high"),
+        },
+    )
+
+
+_REFAULTS: Final = ("workingset_refault_anon", "workingset_refault_file", "workingset_refault")  # the last: before 5.9
+
+
+def stat_sum(memory: MemoryLevel, names: tuple[str, ...]) -> Reading[int]:
+    """Sum the lines of memory.stat that are printed, levels below included; MISSING if none is."""
+    if isinstance(memory.stat, Unknown):
+        return memory.stat
+    prefix = "total_" if memory.version is CgroupVersion.V1 else ""
+    lines = memory.stat.value
+    found = [lines[prefix + name] for name in names if prefix + name in lines]
+    return Known(sum(found)) if found else Unknown(Why.MISSING, f"memory.stat {prefix}{names[0]}")
+
+
+def _growing(memory: MemoryLevel) -> Reading[int]:
+    """Leave out pages under writeback: a file being written fills them up to the kernel's limit and then waits."""
+    held = unreclaimable_bytes(memory)
+    if isinstance(held, Unknown):
+        return held
+    names = ("dirty", "writeback") if memory.version is CgroupVersion.V1 else ("file_dirty", "file_writeback")
+    waiting = stat_sum(memory, names)
+    return Known(held.value - (waiting.value if isinstance(waiting, Known) else 0))
+
+
+def _stall(psi: Reading[Psi], *, full: bool) -> Reading[int]:
+    if isinstance(psi, Unknown):
+        return psi
+    line = psi.value.full if full else psi.value.some
+    return Unknown(Why.MISSING, "pressure full") if line is None else Known(line.total_us)
+
+
+def _event(memory: MemoryLevel, name: str) -> Reading[int]:
+    if isinstance(memory.events, Unknown):
+        return memory.events
+    count = memory.events.value.get(name)
+    return Unknown(Why.MISSING, f"memory.events {name}") if count is None else Known(count)
+
+
+def _process_point(process: ProcessSample) -> ProcessPoint:
+    stat, io, status = process.stat, process.io, process.status
+    rss = status if isinstance(status, Unknown) else status.value.vm_rss_bytes
+    box: BoxState | None = process.box.value if isinstance(process.box, Known) else None
+    return ProcessPoint(
+        session=process.life.session,
+        work={
+            Work.CPU_TICKS: stat
+            if isinstance(stat, Unknown)
+            else Known(stat.value.utime_ticks + stat.value.stime_ticks),
+            Work.MAJOR_FAULTS: stat if isinstance(stat, Unknown) else Known(stat.value.majflt),
+            Work.READ_BYTES: io if isinstance(io, Unknown) else Known(io.value.read_bytes),
+            Work.RSS_BYTES: Unknown(Why.MISSING, Work.RSS_BYTES)
+            if rss is None
+            else rss
+            if isinstance(rss, Unknown)
+            else Known(rss),
+        },
+        beats={} if box is None else {beat.name: beat.count for beat in box.beats},
+        operations=() if box is None else tuple(one for one in box.operations if not one.done),
+    )
