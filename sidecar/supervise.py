@@ -9,15 +9,13 @@ House rules
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Final
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
 
 from sidecar.clock import Clock
-
-_log: Final = logging.getLogger(__name__)
+from sidecar.outputs.log import JsonLog
 
 FIRST_PAUSE_SECONDS: Final = 0.5
 LONGEST_PAUSE_SECONDS: Final = 30.0
@@ -55,8 +53,9 @@ class Degraded:
 class Supervisor:
     """Starts tasks, keeps them running, and ends them all in reverse order."""
 
-    def __init__(self, clock: Clock, degraded: Degraded) -> None:
+    def __init__(self, clock: Clock, degraded: Degraded, log: JsonLog) -> None:
         self._clock = clock
+        self._log = log
         self._degraded = degraded
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
@@ -100,8 +99,9 @@ class Supervisor:
         outcome = state.outcome
         assert outcome is not None, "tenacity calls this after an attempt"
         error = outcome.exception()
-        _log.error("task_failed", extra={"task": name, "pause_seconds": state.upcoming_sleep}, exc_info=error)
-        self._degraded.set(name, f"{type(error).__name__}: {error}; trying again")
+        words = f"{type(error).__name__}: {error}"
+        self._log.error("task_failed", task=name, error=words, pause_seconds=state.upcoming_sleep)
+        self._degraded.set(name, f"{words}; trying again")
 
 
 class _Pauses:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from sidecar.outputs.log import JsonLog
 from sidecar.sample import Instant
 from sidecar.supervise import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, WELL_AFTER_SECONDS, Degraded, Supervisor
-
-pytestmark = pytest.mark.filterwarnings("error")
 
 
 class VirtualClock:
@@ -31,15 +31,17 @@ class VirtualClock:
         await asyncio.sleep(0)
 
 
-@pytest.fixture(autouse=True)
-def _quiet(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.CRITICAL, "sidecar.supervise")
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[JsonLog]:
+    """A log that goes to a file."""
+    with (tmp_path / "log").open("wb") as file:
+        yield JsonLog(clock=VirtualClock(), fd=file.fileno())
 
 
-async def test_a_failing_task_starts_again_with_doubling_pauses() -> None:
+async def test_a_failing_task_starts_again_with_doubling_pauses(log: JsonLog) -> None:
     """Each failure doubles the pause, up to a bound, and the task goes on to run."""
     clock, told = VirtualClock(), []
-    supervisor = Supervisor(clock, Degraded(lambda *change: told.append(change)))
+    supervisor = Supervisor(clock, Degraded(lambda *change: told.append(change)), log)
     runs, reached = 0, asyncio.Event()
 
     async def work() -> None:
@@ -57,10 +59,10 @@ async def test_a_failing_task_starts_again_with_doubling_pauses() -> None:
     await supervisor.stop_all()
 
 
-async def test_a_long_good_run_forgets_old_failures() -> None:
+async def test_a_long_good_run_forgets_old_failures(log: JsonLog) -> None:
     """A failure after a good minute is answered with the first pause again."""
     clock = VirtualClock()
-    supervisor = Supervisor(clock, Degraded(lambda *_: None))
+    supervisor = Supervisor(clock, Degraded(lambda *_: None), log)
     runs, reached = 0, asyncio.Event()
 
     async def work() -> None:
@@ -79,10 +81,10 @@ async def test_a_long_good_run_forgets_old_failures() -> None:
     await supervisor.stop_all()
 
 
-async def test_a_task_that_ends_by_itself_counts_as_failed() -> None:
+async def test_a_task_that_ends_by_itself_counts_as_failed(log: JsonLog) -> None:
     """An eternal task that returns is named and started again."""
     clock, told = VirtualClock(), asyncio.Queue[tuple[str, str | None]]()
-    supervisor = Supervisor(clock, Degraded(lambda *change: told.put_nowait(change)))
+    supervisor = Supervisor(clock, Degraded(lambda *change: told.put_nowait(change)), log)
 
     async def work() -> None:
         await asyncio.sleep(0)
@@ -95,11 +97,11 @@ async def test_a_task_that_ends_by_itself_counts_as_failed() -> None:
     await supervisor.stop_all()
 
 
-async def test_a_task_that_recovers_is_no_longer_degraded() -> None:
+async def test_a_task_that_recovers_is_no_longer_degraded(log: JsonLog) -> None:
     """Once a task runs again its words go away."""
     told = asyncio.Queue[tuple[str, str | None]]()
     degraded = Degraded(lambda *change: told.put_nowait(change))
-    supervisor = Supervisor(VirtualClock(), degraded)
+    supervisor = Supervisor(VirtualClock(), degraded, log)
     runs = 0
 
     async def work() -> None:
@@ -116,7 +118,7 @@ async def test_a_task_that_recovers_is_no_longer_degraded() -> None:
     await supervisor.stop_all()
 
 
-async def test_stop_ends_a_task_during_its_work_and_during_its_pause() -> None:
+async def test_stop_ends_a_task_during_its_work_and_during_its_pause(log: JsonLog) -> None:
     """Cancellation is never swallowed, neither in the work nor between two tries."""
     began, pausing = asyncio.Event(), asyncio.Event()
 
@@ -126,7 +128,7 @@ async def test_stop_ends_a_task_during_its_work_and_during_its_pause() -> None:
             pausing.set()
             await asyncio.Event().wait()
 
-    supervisor = Supervisor(LongPause(), Degraded(lambda *_: None))
+    supervisor = Supervisor(LongPause(), Degraded(lambda *_: None), log)
     ended = []
 
     async def forever() -> None:
@@ -148,9 +150,9 @@ async def test_stop_ends_a_task_during_its_work_and_during_its_pause() -> None:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_one_failing_task_leaves_the_others_running() -> None:
+async def test_one_failing_task_leaves_the_others_running(log: JsonLog) -> None:
     """A reader that fails again and again does not stop the next task."""
-    supervisor = Supervisor(VirtualClock(), Degraded(lambda *_: None))
+    supervisor = Supervisor(VirtualClock(), Degraded(lambda *_: None), log)
     beats, enough = 0, asyncio.Event()
 
     async def fails() -> None:
