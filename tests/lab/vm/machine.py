@@ -1,7 +1,7 @@
 """Boot the machine, run one command in it as root, power off.
 
 The host's `/` is visible below a memory overlay: no image is built, the checkout and its virtual environment are at
-the same paths, and all that the machine writes vanishes, except what goes to /run/lab. TMPDIR is /run/disk, an empty ext4 disk.
+the same paths, and all that the machine writes vanishes, except what goes to /run/lab. TMPDIR is an empty ext4 disk.
 
 Emulation (TCG), not KVM: /dev/kvm being writable says nothing; on nested hosts guests were seen to hang or to be
 stopped at the first unusual instruction. A start takes 5 to 11 s, Python code runs 30 to 100 times slower.

@@ -1,0 +1,144 @@
+"""What the product reads of a living, a pressed, a killed and a removed cgroup, against an independent reading."""
+
+from __future__ import annotations
+
+import subprocess
+from tempfile import TemporaryDirectory
+
+from guard.kernel.headroom import unreclaimable_bytes
+from guard.kernel.memcg import oom_kills
+from guard.kernel.values import CgroupVersion, MemoryLevel
+from guard.model import UNLIMITED
+from tests.lab.cases.levels import chain_of, known, now, readers_of, stalled_us, why_unknown
+from tests.lab.kit import loads
+from tests.lab.kit.cgroups import MIB, Cgroup, Limits
+from tests.lab.kit.offer import Mode
+from tests.lab.kit.wait import until
+
+
+def case_numbers_agree_with_an_independent_reading() -> None:
+    """Usage, limit and unreclaimable memory of a group that holds 64 MiB are what cat and awk say."""
+    with Cgroup.make("numbers", Limits(memory_max_bytes=200 * MIB)) as group:
+        group.spawn(loads.command("grow rate=1000 upto=64"))
+        with readers_of(group) as (own, *_):
+            until(lambda: _holds_still(now(own), now(own), 64 * MIB), 20, "64 MiB to be held")
+            memory = now(own)
+            assert known(memory.max_bytes) == 200 * MIB == _shell(f"cat {group.file(_LIMIT[group.mode])}")
+            assert abs(known(memory.current_bytes) - _shell(f"cat {group.file(_USAGE[group.mode])}")) < MIB
+            anonymous = _shell(f"awk '{_ANONYMOUS[group.mode]}' {group.file('memory.stat')}")
+            assert 64 * MIB <= anonymous <= known(unreclaimable_bytes(memory)) < 80 * MIB
+
+
+def case_page_cache_is_not_counted_as_held() -> None:
+    """A group full of page cache is at its limit and yet almost all of its memory can be taken back."""
+    with TemporaryDirectory() as folder, Cgroup.make("cache", Limits(memory_max_bytes=60 * MIB)) as group:
+        group.spawn(loads.command(f"cache path={folder}/cached size=100"))
+        with readers_of(group) as (own, *_):
+            until(lambda: known(now(own).current_bytes) > 50 * MIB, 30, "page cache to fill the group")
+            until(lambda: known(unreclaimable_bytes(now(own))) < 30 * MIB, 30, "the written pages to be clean")
+            assert known(oom_kills(now(own))) == 0
+
+
+def case_chain_names_every_level_with_its_own_limit() -> None:
+    """The chain leads from the process's own group through its parent to the root, each with its own limit."""
+    with Cgroup.make("chain", Limits(memory_max_bytes=300 * MIB)) as parent:
+        child = parent.child("inner")
+        child.spawn(["sleep", "100"])
+        chain = chain_of(child)
+        assert [child.path, parent.path, "/"] == [level.name for level in chain.levels]
+        assert not chain.hidden_ancestors
+        with readers_of(child) as (own, above, _root):
+            assert known(now(own).max_bytes) is UNLIMITED
+            assert known(now(above).max_bytes) == 300 * MIB
+            parent.set(Limits(memory_max_bytes=200 * MIB))
+            assert known(now(above).max_bytes) == 200 * MIB, "a resize shows at the next read"
+
+
+def case_pressure_and_refaults_rise_under_thrash_without_a_kill() -> None:
+    """Mapped weights larger than the limit: stall time and refaults grow, the group is at its limit, nobody dies."""
+    with TemporaryDirectory() as folder, Cgroup.make("thrash", Limits(memory_max_bytes=40 * MIB)) as group:
+        process = group.spawn(loads.command(f"thrash path={folder}/weights size=80 threads=3"))
+        with readers_of(group) as (own, *_):
+            until(lambda: _refaults(now(own)) > 5000 and _stalled(now(own)) > 100_000, 40, "thrash to show")
+            after = now(own)
+            assert known(after.current_bytes) > 30 * MIB
+            assert known(oom_kills(after)) == 0
+            assert process.poll() is None
+
+
+def case_kill_at_the_own_limit_is_counted() -> None:
+    """A kept descriptor of a group whose only process was killed still tells the kill, and the peak was the limit."""
+    with Cgroup.make("own", Limits(memory_max_bytes=60 * MIB)) as group:
+        process = group.spawn(loads.command("grow rate=100"))
+        with readers_of(group) as (own, *_):
+            assert known(oom_kills(now(own))) == 0
+            assert process.wait(60) == -9
+            memory = now(own)
+            assert known(oom_kills(memory)) == 1
+            assert 60 * MIB - MIB < known(memory.peak_bytes) <= 60 * MIB
+
+
+def case_kill_at_an_ancestors_limit_tells_whose_limit_it_was() -> None:
+    """The victim's own group counts the kill, but only the parent hit a limit."""
+    with Cgroup.make("parent", Limits(memory_max_bytes=60 * MIB)) as parent:
+        child = parent.child("inner")
+        process = child.spawn(loads.command("grow rate=100"))
+        with readers_of(child) as (own, above, *_):
+            assert process.wait(60) == -9
+            assert known(oom_kills(now(own))) == 1
+            own_memory, above_memory = now(own), now(above)
+            if own_memory.version is CgroupVersion.V2:
+                assert known(own_memory.events)["oom"] == 0
+                assert known(above_memory.events_local)["oom"] == 1
+            else:
+                assert known(own_memory.failcnt) == 0
+                assert known(above_memory.failcnt) > 0
+
+
+def case_group_kill_takes_every_process() -> None:
+    """With memory.oom.group, as the kubelet sets it, the bystander dies too and the group kill is counted."""
+    with Cgroup.make("group", Limits(memory_max_bytes=60 * MIB, oom_group=True)) as group:
+        bystander = group.spawn(["sleep", "1000"])
+        victim = group.spawn(loads.command("grow rate=100"))
+        with readers_of(group) as (own, *_):
+            assert victim.wait(60) == bystander.wait(60) == -9
+            events = known(now(own).events)
+            assert events["oom_group_kill"] == 1
+            assert events["oom_kill"] >= 2
+
+
+def case_removed_group_reads_gone() -> None:
+    """After rmdir a kept descriptor says GONE, not zero, and the reader keeps its last values."""
+    with Cgroup.make("gone") as group:
+        group.spawn(["sleep", "1000"])
+        with readers_of(group) as (own, *_):
+            usage = known(now(own).current_bytes)
+            assert usage > 0
+            group.remove()
+            assert why_unknown(own.seen.files[_USAGE[group.mode]].read()) == "gone"
+            assert known(now(own).current_bytes) == usage
+            assert own.gone
+
+
+_LIMIT = {Mode.HYBRID: "memory.limit_in_bytes", Mode.V2: "memory.max"}
+_USAGE = {Mode.HYBRID: "memory.usage_in_bytes", Mode.V2: "memory.current"}
+_ANONYMOUS = {Mode.HYBRID: "/^total_rss / {print $2}", Mode.V2: "/^anon / {print $2}"}
+
+
+def _shell(command: str) -> int:
+    return int(subprocess.run(["/bin/sh", "-c", command], capture_output=True, check=True).stdout)
+
+
+def _holds_still(first: MemoryLevel, second: MemoryLevel, at_least_bytes: int) -> bool:
+    held = known(unreclaimable_bytes(first))
+    return held >= at_least_bytes + 4 * MIB and first == second  # 4 MiB: the interpreter of the load
+
+
+def _stalled(memory: MemoryLevel) -> int:
+    """Stall time of memory and io: on a slow disk the same thrash shows in io pressure alone."""
+    return stalled_us(memory.memory_pressure) + stalled_us(memory.io_pressure)
+
+
+def _refaults(memory: MemoryLevel) -> int:
+    stat = known(memory.stat)
+    return sum(value for name, value in stat.items() if name.startswith("workingset_refault"))

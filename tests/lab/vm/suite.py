@@ -1,0 +1,55 @@
+"""Run in the machine: every case once, one line each that `test_v2_machine` reads.
+
+    PASS name seconds
+    FAIL name reason      (the traceback follows as plain lines)
+    SKIP name reason
+
+One boot and one interpreter for all cases, because a Python start costs seconds under emulation; no pytest, whose
+import alone costs half a minute there.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import traceback
+
+from tests.lab.cases import Case, cases_of, readings
+from tests.lab.kit.cgroups import NotOfferedError, sweep
+from tests.lab.kit.offer import offer
+
+CASES = cases_of(readings)
+
+
+def main() -> int:
+    """Return how many cases failed."""
+    _say(str(offer()))
+    failed = [case for case in CASES if not _passes(case)]
+    left = sweep()
+    if left:
+        _say(f"left behind: {left}")
+    return len(failed)
+
+
+def _passes(case: Case) -> bool:
+    started = time.monotonic()
+    try:
+        case.run()
+    except NotOfferedError as error:
+        _say(f"SKIP {case.name} {error}")
+    except Exception as error:  # noqa: BLE001 - whatever a case raises is its failure, and the next one runs
+        _say(f"FAIL {case.name} {type(error).__name__}: {' '.join(str(error).split())}")
+        _say(traceback.format_exc())
+        return False
+    else:
+        _say(f"PASS {case.name} {time.monotonic() - started:.1f}")
+    return True
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
