@@ -162,17 +162,27 @@ class Cgroup:
         self.remove()
 
 
+def left_behind() -> frozenset[str]:
+    """Return the groups of this process that still exist."""
+    return frozenset(str(folder) for folder in _lab_groups() if _maker(folder) == os.getpid())
+
+
 def sweep() -> tuple[str, ...]:
-    """Remove groups of the lab whose maker is dead, with what still runs in them, and return their names."""
-    swept = []
+    """Remove groups of the lab whose maker is dead, with what still runs in them, and return their paths."""
+    swept = [folder for folder in _lab_groups() if not Path(f"/proc/{_maker(folder)}").exists()]
+    for folder in swept:
+        until(partial(_killed, folder), 20, f"{folder} to be empty after SIGKILL")
+        _remove_tree(folder)
+    return tuple(map(str, swept))
+
+
+def _lab_groups() -> Iterator[Path]:
     for tree in (offer.ROOT, *(offer.ROOT / name for name in ("memory", "unified", "blkio"))):
-        for folder in sorted(tree.glob(f"{PREFIX}*")):
-            maker = folder.name.removeprefix(PREFIX).split("-")[0]
-            if maker.isdigit() and not Path(f"/proc/{maker}").exists():
-                until(partial(_killed, folder), 20, f"{folder} to be empty after SIGKILL")
-                _remove_tree(folder)
-                swept.append(folder.name)
-    return tuple(swept)
+        yield from tree.glob(f"{PREFIX}[0-9]*-*")
+
+
+def _maker(folder: Path) -> int:
+    return int(folder.name.removeprefix(PREFIX).split("-")[0])
 
 
 def _pids_below(folder: Path) -> Iterator[int]:

@@ -15,7 +15,7 @@ import time
 import traceback
 
 from tests.lab.cases import Case, cases_of, readings
-from tests.lab.kit.cgroups import NotOfferedError, sweep
+from tests.lab.kit.cgroups import NotOfferedError, left_behind
 from tests.lab.kit.offer import offer
 
 CASES = cases_of(readings)
@@ -25,9 +25,9 @@ def main() -> int:
     """Return how many cases failed."""
     _say(str(offer()))
     failed = [case for case in CASES if not _passes(case)]
-    left = sweep()
+    left = left_behind()
     if left:
-        _say(f"left behind: {left}")
+        _say(f"left behind: {sorted(left)}")
     return len(failed)
 
 

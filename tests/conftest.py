@@ -1,0 +1,73 @@
+"""What every test run gets: leak checks, a merciless fence, and an account of what was skipped."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.lab.kit.cgroups import left_behind, sweep
+from tests.lab.kit.offer import offer
+from tests.lab.kit.wait import until
+
+pytest.register_assert_rewrite("tests.lab.cases")
+
+os.environ.setdefault("OOMGUARD_FENCE", "raise")  # guard.fence: an error of our own fails the test that met it
+
+# Started by multiprocessing on first use and kept for the life of the interpreter.
+_HELPERS: Final = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
+
+
+def pytest_sessionstart() -> None:
+    """Remove what an earlier run left behind when it was killed."""
+    sweep()
+
+
+@pytest.fixture(autouse=True)
+def no_leaks() -> Iterator[None]:
+    """Fail a test that leaves a child process or a lab cgroup behind. Fixtures of wider scope are not its own."""
+    children, groups = _children(), left_behind()
+    yield
+    until(lambda: _children() <= children, 5, f"children to be gone: {_children() - children}")
+    assert groups == left_behind(), "every lab cgroup must be removed"
+
+
+def pytest_report_header() -> str:
+    """Say in one line what the real kernel offers here."""
+    return str(offer())
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how many tests were skipped, and why."""
+    reports = terminalreporter.stats.get("skipped", [])
+    reasons = Counter(_reason(report) for report in reports)
+    listed = "; ".join(f"{count}x {reason}" for reason, count in reasons.most_common())
+    terminalreporter.write_line(f"skipped: {len(reports)} ({listed or 'nothing'})")
+
+
+def _reason(report: pytest.TestReport) -> str:
+    text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return text.removeprefix("Skipped: ")
+
+
+def _children() -> frozenset[int]:
+    """Pids of our children, zombies included (an unreaped child is a leak as well)."""
+    found: set[int] = set()
+    for task in Path("/proc/self/task").iterdir():
+        try:
+            found.update(int(pid) for pid in (task / "children").read_text().split())
+        except FileNotFoundError:  # the thread has ended
+            continue
+    return frozenset(pid for pid in found if not _is_helper(pid))
+
+
+def _is_helper(pid: int) -> bool:
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return True  # gone by now
+    return any(name in command for name in _HELPERS)

@@ -1,0 +1,53 @@
+"""The lab's cases on pure cgroup v2, in a machine that is booted once; each case shows here as its own test."""
+
+from __future__ import annotations
+
+import compileall
+import sys
+
+import pytest
+
+from tests.lab.kit.places import CHECKOUT
+from tests.lab.vm.kernel import NotAvailableError
+from tests.lab.vm.machine import Job, Outcome, run
+from tests.lab.vm.suite import CASES
+
+LIMIT_SECONDS = 420
+PACE = "10"
+
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(LIMIT_SECONDS + 60)]
+
+
+@pytest.fixture(scope="module")
+def machine() -> Outcome:
+    """Run the whole suite in the machine, once."""
+    for package in ("guard", "sidecar", "tests/lab"):
+        compileall.compile_dir(CHECKOUT / package, quiet=2)  # the checkout is read-only there
+    job = Job(
+        command=["python", "-m", "tests.lab.vm.suite"],
+        env={"OOMGUARD_LAB_PACE": PACE, "OOMGUARD_FENCE": "raise"},
+        timeout_seconds=LIMIT_SECONDS,
+    )
+    try:
+        outcome = run(job)
+    except NotAvailableError as error:
+        pytest.skip(f"no v2 machine: {error}")
+    sys.stdout.write(f"boot {outcome.boot_seconds} s, all {outcome.seconds:.0f} s\n{outcome.output}")
+    return outcome
+
+
+@pytest.mark.parametrize("name", [case.name for case in CASES])
+def test_case_on_cgroup_v2(machine: Outcome, name: str) -> None:
+    """See the docstring of the case of this name in `tests.lab.cases`."""
+    words = next((line.split(" ", 2) for line in machine.output.splitlines() if line.split(" ")[1:2] == [name]), None)
+    assert words is not None, f"the machine ended before this case\n{machine.output[-2000:]}\n{machine.console[-2000:]}"
+    verdict, _, detail = words
+    if verdict == "SKIP":
+        pytest.skip(f"on v2: {detail}")
+    assert verdict == "PASS", f"{detail}\n{machine.output}"
+
+
+def test_machine_ends_in_order(machine: Outcome) -> None:
+    """The suite runs to its end in the machine and leaves no cgroup behind."""
+    assert machine.status == 0, machine.output[-3000:] or machine.console[-3000:]
+    assert "left behind" not in machine.output
