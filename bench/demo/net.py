@@ -47,7 +47,8 @@ class Block(nn.Module):
         query, key, value = packed.view(tokens, 3, self.heads, width // self.heads).permute(1, 2, 0, 3)
         attended = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
         hidden = hidden + self.attention_out(attended.transpose(0, 1).reshape(tokens, width))
-        return hidden + self.down(functional.gelu(self.up(self.before_feed_forward(hidden))))
+        fed: torch.Tensor = self.down(functional.gelu(self.up(self.before_feed_forward(hidden))))
+        return hidden + fed
 
 
 class Transformer(nn.Module):
