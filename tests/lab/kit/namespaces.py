@@ -58,7 +58,8 @@ class Apart:
 def inner_pid(outer: int) -> int | None:
     """Return the pid, as seen from outside, of the command that `Apart.wrap` started as `outer`, once it runs.
 
-    `unshare --fork` stays as the parent and ignores SIGINT and SIGTERM, so signals must go to its child.
+    `unshare --fork` stays as the parent and ignores SIGINT and SIGTERM, so signals must go to its child. It passes an
+    exit code on; for a child that died of a signal util-linux 2.38 exits with 1 ("sigprocmask unblock failed").
     """
     try:
         children = Path(f"/proc/{outer}/task/{outer}/children").read_text().split()
