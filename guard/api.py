@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from guard.box.writer import OperationSlot
-    from guard.status import Status
+    from guard.condition import Status
 
 SWITCH = "OOMGUARD"
 
@@ -91,9 +91,7 @@ class _Marked:
     __slots__ = ("_at_most_seconds", "_bytes_expected", "_file", "_label", "_slot")
     _kind = ""
 
-    def __init__(
-        self, label: str, file: str | None, bytes_expected: int | None, at_most_seconds: float | None
-    ) -> None:
+    def __init__(self, label: str, file: str | None, bytes_expected: int | None, at_most_seconds: float | None) -> None:
         self._label = label
         self._file = file
         self._bytes_expected = bytes_expected
@@ -132,7 +130,7 @@ class loading(_Marked):  # noqa: N801 - reads as a statement: `with guard.loadin
         text = str(what)
         super().__init__("guard.loading", text, bytes_expected, None)
 
-    def __enter__(self) -> loading:
+    def __enter__(self) -> loading:  # noqa: PYI034 - not made for subclassing; `typing` stays unimported
         """Begin the mark."""
         self._open()
         return self
@@ -159,7 +157,7 @@ class busy(_Marked):  # noqa: N801 - reads as a statement: `with guard.busy("com
     def __init__(self, label: str, *, at_most: float) -> None:
         super().__init__(label, None, None, at_most)
 
-    def __enter__(self) -> busy:
+    def __enter__(self) -> busy:  # noqa: PYI034 - not made for subclassing; `typing` stays unimported
         """Begin the mark."""
         self._open()
         return self
@@ -188,7 +186,7 @@ def report(exc: BaseException) -> None:
 
 
 def on_pressure(callback: Callable[[object], object]) -> Callable[[object], object]:
-    """Have a function called, in a thread of the guard, with every pressure notice of the sidecar. Usable as decorator."""
+    """Have a function called with every pressure notice, in a thread of the guard. Usable as a decorator."""
     if callback not in keeper.pressure_callbacks:
         keeper.pressure_callbacks.append(callback)
     return callback
@@ -196,6 +194,6 @@ def on_pressure(callback: Callable[[object], object]) -> Callable[[object], obje
 
 def status() -> Status:
     """Say what the guard does in this process right now: hooks, box, link, and everything that went wrong."""
-    from guard.status import gather
+    from guard.condition import gather
 
     return gather(active=_current is not None)

@@ -16,7 +16,7 @@ import os
 import sys
 import time
 
-from guard.fence import fence, troubles
+from guard.fence import fence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from guard.box.writer import BoxWriter, OperationSlot
     from guard.failure import Caught
     from guard.link.client import LinkClient
-    from guard.model import Failure, LifeId
+    from guard.model import Failure
 
 PARENT = "OOMGUARD_PARENT"
 MAIN = "OOMGUARD_MAIN"
@@ -41,7 +41,6 @@ class Keeper:
         "_parent_before",
         "box",
         "exit_status",
-        "life",
         "link",
         "parent_session",
         "pressure_callbacks",
@@ -55,7 +54,6 @@ class Keeper:
         self._parent_before: str | None = None
         self.box: BoxWriter | None = None
         self.link: LinkClient | None = None
-        self.life: LifeId | None = None
         self.waiting = False
         # Invariant: a session is set exactly while the guard is installed.
         self.session: str | None = None
@@ -78,7 +76,7 @@ class Keeper:
         """Go idle: close the link, keep the box file for the sidecar, give the environment back."""
         with self._lock:
             box, link, session = self.box, self.link, self.session
-            self.box = self.link = self.life = self.session = None
+            self.box = self.link = self.session = None
             self.waiting = False
         if session is not None and os.environ.get(PARENT) == session:
             if self._parent_before is None:
@@ -100,12 +98,13 @@ class Keeper:
             return self.box
 
     def _open(self) -> None:
-        from guard.opening import open_all
+        from guard.opening import identify, open_box, open_link
 
         if self.session is None:
             return
-        opened = open_all(self.session, self.parent_session, self._on_message)
-        self.life, self.box, self.link = opened.life, opened.box, opened.link
+        who = identify(self.session, self.parent_session)
+        self.box = open_box(who)
+        self.link = open_link(who, self)
 
     def renew(self) -> None:
         """In a forked child: leave the parent's box alone and become a process of its own.
@@ -117,7 +116,7 @@ class Keeper:
         if self.session is None:
             return
         was_awake, box, link = not self.waiting, self.box, self.link
-        self.box = self.link = self.life = None
+        self.box = self.link = None
         self.exit_status = None
         with fence("fork"):
             if box is not None:
@@ -192,13 +191,11 @@ class Keeper:
             with fence("termination-log"):
                 write_termination_log(termination_text(failure, line))
 
-    def _on_message(self, message: object) -> None:
+    def pressed(self, notice: object) -> None:
         """Pass a pressure notice on to the callbacks of the host, each fenced. Called in the thread of the link."""
         for callback in tuple(self.pressure_callbacks):
             with fence("on_pressure"):
-                callback(message)
+                callback(notice)
 
 
 keeper = Keeper()
-
-__all__ = ["MAIN", "PARENT", "Keeper", "keeper", "troubles"]

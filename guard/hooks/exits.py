@@ -1,8 +1,8 @@
 """Owner of the exit mark: the interpreter came to its orderly end.
 
-The status is known only after an uncaught exception (1). SystemExit is seen by no hook, and wrapping `sys.exit` would miss
-`raise SystemExit`; so the mark says "orderly, status unknown" and the runner or the supervisor adds the number.
-`os._exit` leaves no mark on purpose: it is what crash handlers and forked workers use.
+The status is known only after an uncaught exception (1). SystemExit is seen by no hook, and wrapping `sys.exit`
+would miss `raise SystemExit`; so the mark says "orderly, status unknown" and the runner or the supervisor adds the
+number. `os._exit` leaves no mark on purpose: it is what crash handlers and forked workers use.
 
 Registered at install, so it runs after the exit handlers that the server registers later.
 """

@@ -1,7 +1,7 @@
 """Replace an attribute by a wrapper, and give it back only if it is still ours.
 
-A wrapper is a plain function with the original's name, signature and `__wrapped__`, so it binds as a method and pickles by
-name: a process without the guard unpickles the original.
+A wrapper is a plain function with the original's name, signature and `__wrapped__`, so it binds as a method and
+pickles by name: a process without the guard unpickles the original.
 """
 
 from __future__ import annotations

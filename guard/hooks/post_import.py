@@ -1,13 +1,13 @@
 """Run a function right after the host has imported a module, without importing it ourselves.
 
-A finder at the front of `sys.meta_path` looks at names in its table and at nothing else. For such a name it asks the finders
-behind it, as the interpreter would, and gives the spec on as it is, with the loader it came with: only that one loader
-object gets an `exec_module` of its own for one call. So `__spec__`, `__loader__`, resources and `runpy` see what they always
-saw. The finder leaves when its table is empty.
+A finder at the front of `sys.meta_path` looks at names in its table and at nothing else. For such a name it asks
+the finders behind it, as the interpreter would, and gives the spec on as it is, with the loader it came with: only
+that one loader object gets an `exec_module` of its own for one call. So `__spec__`, `__loader__`, resources and
+`runpy` see what they always saw. The finder leaves when its table is empty.
 
-Rejected: wrapt's post-import hooks. Importing wrapt costs every interpreter about 25 ms and 120 modules (measured 2.5.2,
-Python 3.11), its finder can never be taken out again, an error in a hook fails the host's import, and a server whose
-environment is not ours would have no hooks at all.
+Rejected: wrapt's post-import hooks. Importing wrapt costs every interpreter about 25 ms and 120 modules (measured
+2.5.2, Python 3.11), its finder can never be taken out again, an error in a hook fails the host's import, and a
+server whose environment is not ours would have no hooks at all.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 """Owner of the optional SIGTERM note. Off unless `install(note_sigterm=True)`.
 
-Why optional: the only way for a library to see a signal without a thread of its own is a Python handler, and that changes
-a server that relied on the default: death would wait until the main thread runs Python code again, which it does not
-while it loads or computes in C. `oomguard run` sees SIGTERM on its way to the server and needs no handler. The
-alternatives are worse: `signal.set_wakeup_fd` belongs to asyncio, `signalfd` and `sigwait` need the signal blocked in every thread.
+Why optional: the only way for a library to see a signal without a thread of its own is a Python handler, and that
+changes a server that relied on the default: death would wait until the main thread runs Python code again, which it
+does not while it loads or computes in C. `oomguard run` sees SIGTERM on its way to the server and needs no handler.
+The alternatives are worse: `signal.set_wakeup_fd` belongs to asyncio, `signalfd` and `sigwait` need the signal
+blocked in every thread.
 
-When on: the handler notes, then does what would have been done without it. It calls the Python handler that it found, or,
-where that was the default, restores the default and sends the signal again, so that the wait status is "killed by
-SIGTERM". A handler that the server sets later simply wins.
+When on: the handler notes, then does what would have been done without it. It calls the Python handler that it
+found, or, where that was the default, restores the default and sends the signal again, so that the wait status is
+"killed by SIGTERM". A handler that the server sets later simply wins.
 """
 
 from __future__ import annotations

@@ -1,0 +1,46 @@
+"""What the guard says about itself in one process (not named `status`: that is the public function)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from guard.fence import troubles
+from guard.hooks import states
+from guard.keeper import keeper
+from guard.place import shared_directory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """A picture of one instant. `troubles` are the last few things that went wrong, `trouble_count` all of them."""
+
+    active: bool
+    session: str | None
+    parent_session: str | None
+    directory: str
+    box: str | None  # path of the black box
+    link: str  # where the link to the sidecar stands, "idle" before the first mark
+    link_detail: str
+    hooks: Mapping[str, str]
+    trouble_count: int
+    troubles: tuple[str, ...]
+
+
+def gather(*, active: bool) -> Status:
+    """Take the picture."""
+    box, link = keeper.box, keeper.link
+    state = None if link is None else link.state
+    return Status(
+        active=active,
+        session=keeper.session,
+        parent_session=keeper.parent_session,
+        directory=shared_directory(),
+        box=None if box is None else box.path,
+        link="idle" if state is None else state.phase.value,
+        link_detail="" if state is None else state.detail,
+        hooks=MappingProxyType(states() if active else {}),
+        trouble_count=troubles.count,
+        troubles=tuple(troubles.latest),
+    )

@@ -1,0 +1,32 @@
+"""Owner of asyncio's last resort: `BaseEventLoop.call_exception_handler`, where exceptions that nobody awaited arrive.
+
+The server's own handler (`loop.set_exception_handler`) stays what it is and runs as before; we only look first.
+Nothing that arrives here ends the process. Loops not built on BaseEventLoop (uvloop) are not seen.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from guard.hooks.patching import Patches, around
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+    from guard.keeper import Keeper
+
+
+def install(keeper: Keeper, module: ModuleType) -> Callable[[], None]:
+    """Wrap the method of the class; loops that exist already are covered too."""
+
+    def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        context = kwargs.get("context", args[-1])
+        exc = context.get("exception")
+        if isinstance(exc, BaseException):
+            keeper.caught(exc, "asyncio_exception", fatal=False, thread="")
+
+    patches = Patches()
+    loop = module.BaseEventLoop
+    patches.set(loop, "call_exception_handler", around(loop.call_exception_handler, "asyncio", begin))
+    return patches.undo

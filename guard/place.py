@@ -1,0 +1,62 @@
+"""Where things lie and what they are called: the shared directory, the model's name, the command, the release."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+RELEASE = "0.1.0"
+DEFAULT_DIRECTORY = "/run/oomguard"
+DIRECTORY_VARIABLE = "OOMGUARD_DIR"
+NAME_VARIABLE = "OOMGUARD_NAME"
+_NAME_LIMIT = 200
+_INTERPRETERS = ("python", "pypy")
+
+
+def shared_directory() -> str:
+    """Give the directory that guard and sidecar share."""
+    return os.environ.get(DIRECTORY_VARIABLE) or DEFAULT_DIRECTORY
+
+
+def boxes_directory(directory: str) -> str:
+    """Give the folder of the black boxes."""
+    return posixpath.join(directory, "boxes")
+
+
+def socket_path(directory: str) -> str:
+    """Give the socket that the sidecar listens on."""
+    return posixpath.join(directory, "link.sock")
+
+
+def own_command() -> tuple[str, ...]:
+    """Give the command of this process as it was started, interpreter and its options included."""
+    return tuple(sys.orig_argv)
+
+
+def model_name(command: Sequence[str]) -> str:
+    """Give the model's name: OOMGUARD_NAME, else what the command runs (for an interpreter its script or module)."""
+    return (os.environ.get(NAME_VARIABLE) or _name_from(command))[:_NAME_LIMIT]
+
+
+def _name_from(command: Sequence[str]) -> str:
+    if not command:
+        return "model"
+    first = posixpath.basename(command[0])
+    if not first.startswith(_INTERPRETERS):
+        return first
+    rest = iter(command[1:])
+    for word in rest:
+        if word == "-m":
+            return next(rest, first)
+        if word == "-c":
+            return first
+        if word in ("-W", "-X"):
+            next(rest, None)
+        elif not word.startswith("-"):
+            return posixpath.basename(word)
+    return first
