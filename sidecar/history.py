@@ -13,16 +13,18 @@ Rejected: a deque of samples (10 Hz, three levels and eight models would hold 20
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeVar
 
 from guard.kernel.headroom import headroom_bytes, unreclaimable_bytes
 from guard.kernel.values import CgroupVersion, MemoryLevel, Psi
 from guard.model import BoxState, Known, Limit, Operation, Reading, Unknown, Why
 from sidecar.sample import Instant, LevelId, LevelSample, NodeSample, ProcessSample, Sample
+
+T = TypeVar("T")
 
 KEEP_SECONDS: Final = 11.0
 """The longest window is 10 s. One point older than this is kept too, so that the window is always covered."""
@@ -64,12 +66,25 @@ class LevelPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessPoint:
-    """One living process at one tick. `beats` by name; `operations` are those in flight; both empty without a box."""
+    """One living process at one tick. `beats` by name, empty without a black box."""
 
     session: str
     work: Mapping[Work, Reading[int]]
     beats: Mapping[str, int]
-    operations: tuple[Operation, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """An operation in flight, and `growing_bytes` of each level when it was first seen: what it has added since."""
+
+    session: str
+    operation: Operation
+    growing_bytes: Mapping[LevelId, int]
+
+    @property
+    def key(self) -> tuple[str, str, float]:
+        """Tell one operation from the next one of the same kind."""
+        return self.session, self.operation.label, self.operation.started_monotonic_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +94,7 @@ class Point:
     at: Instant
     levels: tuple[LevelPoint, ...]
     processes: tuple[ProcessPoint, ...]
+    begun: tuple[Begun, ...]
 
     def level(self, level: LevelId) -> LevelPoint | None:
         """Give this life of a level, if it was seen at this tick."""
@@ -113,13 +129,14 @@ class History:
     @classmethod
     def start(cls, sample: Sample) -> History:
         """Begin with the first sample of a model."""
-        return cls(sample, None, (_point(sample),))
+        return cls(sample, None, (_point(sample, None),))
 
     def append(self, sample: Sample) -> History:
         """Give the history one tick later; too old points fall off."""
-        point = _point(sample)
-        kept = self.points[: bisect_right(self.points, _before(point), key=_monotonic)]
-        first = max(0, bisect_right(kept, point.at.monotonic_s - KEEP_SECONDS, key=_monotonic) - 1)
+        now = sample.at.monotonic_s
+        kept = self.points[: bisect_left(self.points, now, key=_monotonic)]
+        first = max(0, bisect_right(kept, now - KEEP_SECONDS, key=_monotonic) - 1)
+        point = _point(sample, kept[-1] if kept else None)
         return History(sample, self.latest if kept else None, (*kept[first:], point))
 
     def window(self, seconds: float) -> tuple[Point, ...]:
@@ -157,11 +174,6 @@ def _monotonic(point: Point) -> float:
     return point.at.monotonic_s
 
 
-def _before(point: Point) -> float:
-    """Give a time just before the point: an equal one is replaced. 1 ns, the grain of the kernel's clock."""
-    return point.at.monotonic_s - 1e-9
-
-
 def _not_yet(what: str) -> Unknown:
     return Unknown(Why.NOT_SAMPLED, what, None, "needs two samples")
 
@@ -184,13 +196,31 @@ def _rate(points: tuple[Point, ...], read: Callable[[Point], Reading[int]], what
     return Known(Rate(last.value - base, points[-1].at.monotonic_s - began))
 
 
-def _point(sample: Sample) -> Point:
+def _point(sample: Sample, before: Point | None) -> Point:
     swap_free = _node_swap_free(sample.node)
+    levels = tuple(_level_point(one, swap_free, sample) for one in sample.levels)
     return Point(
         at=sample.at,
-        levels=tuple(_level_point(one, swap_free, sample) for one in sample.levels),
+        levels=levels,
         processes=tuple(_process_point(one) for one in sample.processes if one.alive),
+        begun=_begun(sample, levels, () if before is None else before.begun),
     )
+
+
+def _begun(sample: Sample, levels: tuple[LevelPoint, ...], before: tuple[Begun, ...]) -> tuple[Begun, ...]:
+    in_flight = [
+        (process.life.session, operation)
+        for process in sample.processes
+        if process.alive and isinstance(process.box, Known)
+        for operation in process.box.value.operations
+        if not operation.done
+    ]
+    if not in_flight:
+        return ()
+    now = {one.id: one.growing_bytes.value for one in levels if isinstance(one.growing_bytes, Known)}
+    at_start = {one.key: one.growing_bytes for one in before}
+    fresh = (Begun(session=session, operation=one, growing_bytes=now) for session, one in in_flight)
+    return tuple(replace(one, growing_bytes=at_start.get(one.key, now)) for one in fresh)
 
 
 def _node_swap_free(node: NodeSample) -> Reading[int]:
@@ -259,23 +289,22 @@ def _event(memory: MemoryLevel, name: str) -> Reading[int]:
 
 
 def _process_point(process: ProcessSample) -> ProcessPoint:
-    stat, io, status = process.stat, process.io, process.status
-    rss = status if isinstance(status, Unknown) else status.value.vm_rss_bytes
+    stat, io = process.stat, process.io
     box: BoxState | None = process.box.value if isinstance(process.box, Known) else None
     return ProcessPoint(
         session=process.life.session,
         work={
-            Work.CPU_TICKS: stat
-            if isinstance(stat, Unknown)
-            else Known(stat.value.utime_ticks + stat.value.stime_ticks),
-            Work.MAJOR_FAULTS: stat if isinstance(stat, Unknown) else Known(stat.value.majflt),
-            Work.READ_BYTES: io if isinstance(io, Unknown) else Known(io.value.read_bytes),
-            Work.RSS_BYTES: Unknown(Why.MISSING, Work.RSS_BYTES)
-            if rss is None
-            else rss
-            if isinstance(rss, Unknown)
-            else Known(rss),
+            Work.CPU_TICKS: _taken(stat, lambda read: read.utime_ticks + read.stime_ticks),
+            Work.MAJOR_FAULTS: _taken(stat, lambda read: read.majflt),
+            Work.READ_BYTES: _taken(io, lambda read: read.read_bytes),
+            Work.RSS_BYTES: _taken(process.status, lambda read: read.vm_rss_bytes),
         },
         beats={} if box is None else {beat.name: beat.count for beat in box.beats},
-        operations=() if box is None else tuple(one for one in box.operations if not one.done),
     )
+
+
+def _taken(reading: Reading[T], take: Callable[[T], int | None]) -> Reading[int]:
+    if isinstance(reading, Unknown):
+        return reading
+    value = take(reading.value)
+    return Unknown(Why.MISSING, "/proc/PID") if value is None else Known(value)

@@ -1,0 +1,148 @@
+"""How long until memory that reclaim cannot take meets a limit, at the pace of the last seconds.
+
+Theory
+    * Pressure files say nothing before this death: without swap anonymous growth first moved them 0.1 s before the
+      kill. Headroom divided by slope is the warning.
+    * The slope is the median of all slopes between points of a window (Theil-Sen): one jump, however large, moves it
+      by nothing. Growth must also have gone on in the last third of the window, else it is over.
+    * Windows of 0.4, 1, 3 and 10 s; the worst counts. The short one is for 200 MiB/s in a 256 MiB container, whose
+      whole life is 1.2 s; the long ones see slow growth through noise.
+    * A window sees no further than eight times its own length: growth must have taken at least an eighth of what is
+      left while we watched. So an allocator that warms up far from the limit is no warning.
+    * Page cache being written is left out of the slope (`LevelPoint.growing_bytes`), clean page cache never counts.
+    * A load whose remaining need fits explains its growth; points up to its end are left out of the slope.
+
+Rejected: least squares (one jump tilts it), a share of the limit (a full container with mapped weights is fine).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from statistics import median
+from typing import Final
+
+from guard.model import Unknown, Unlimited, Why
+from sidecar.detect.loads import explained
+from sidecar.detect.values import Answer, CannotTell, Finding, Quiet, Severity
+from sidecar.history import History, LevelPoint
+from sidecar.sample import LevelSample, SightKind
+from sidecar.units import human_bytes, human_seconds
+
+NAME: Final = "time_to_limit"
+WARNING_SECONDS: Final = 10.0
+"""Enough to shed load and to give memory back; further ahead a straight line is no prediction."""
+CRITICAL_SECONDS: Final = 3.0
+"""Enough for a last relief, and to write down what is happening."""
+WINDOWS_SECONDS: Final = (0.4, 1.0, 3.0, 10.0)
+_HORIZON: Final = 8.0  # times the window's length
+_JITTER_SECONDS: Final = 0.05  # half a tick
+_FEWEST: Final = 4  # points
+_MOST: Final = 12  # points: 66 slopes, so that a tick stays cheap
+_SHORTEST_SPAN: Final = 0.25  # seconds
+_GOING_ON: Final = 0.25  # of the slope, in the last third
+
+_Series = Sequence[tuple[float, int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """Seconds until the level's headroom is used up, at `slope_bytes_per_second` seen over `window_seconds`."""
+
+    level: LevelPoint
+    seconds: float
+    headroom_bytes: int
+    slope_bytes_per_second: float
+    window_seconds: float
+
+
+def detect(history: History) -> tuple[Answer, ...]:
+    """Give one finding a level that will meet its limit soon, else one answer for all."""
+    if not history.latest.levels or history.latest.sight is SightKind.OWN:
+        return (CannotTell(NAME, (Unknown(Why.HIDDEN, "the model's cgroup"),)),)
+    findings: list[Answer] = []
+    missing: list[Unknown] = []
+    for sample, level in zip(history.latest.levels, history.points[-1].levels, strict=True):
+        if isinstance(level.headroom_bytes, Unknown):
+            missing.append(level.headroom_bytes)
+        elif (estimate := estimate_level(history, level)) is not None:
+            findings.append(_finding(estimate, sample))
+    if findings:
+        return tuple(findings)
+    return (CannotTell(NAME, tuple(missing)) if missing else Quiet(NAME),)
+
+
+def estimate_level(history: History, level: LevelPoint) -> Estimate | None:
+    """Give the worst estimate within the warning time, or None. `level` is one of the latest point."""
+    room = level.headroom_bytes
+    if isinstance(room, Unknown) or isinstance(room.value, Unlimited):
+        return None
+    series = _series(history, level)
+    if not series or series[-1][1] - min(value for _, value in series) < room.value / (2 * _HORIZON):
+        return None
+    found = [
+        Estimate(
+            level=level,
+            seconds=max(0.0, room.value / slope),
+            headroom_bytes=room.value,
+            slope_bytes_per_second=slope,
+            window_seconds=part[-1][0] - part[0][0],
+        )
+        for part in _windows(series)
+        if (slope := _slope(part)) > 0
+        and room.value <= slope * min(WARNING_SECONDS, _HORIZON * (part[-1][0] - part[0][0]))
+    ]
+    return min(found, key=lambda one: one.seconds, default=None)
+
+
+def _series(history: History, level: LevelPoint) -> _Series:
+    """Give time and growing bytes of the level, oldest first, from after the last load that explained growth."""
+    series: list[tuple[float, int]] = []
+    for point in reversed(history.points):
+        then = point.level(level.id)
+        if then is None or isinstance(then.growing_bytes, Unknown) or explained(point, then):
+            break
+        series.append((point.at.monotonic_s, then.growing_bytes.value))
+    series.reverse()
+    return series
+
+
+def _windows(series: _Series) -> list[_Series]:
+    """Cut the windows that hold enough points; thin each to at most `_MOST`, ends kept."""
+    now = series[-1][0]
+    parts: list[_Series] = []
+    for seconds in WINDOWS_SECONDS:
+        part = [one for one in series if now - one[0] <= seconds + _JITTER_SECONDS]
+        if len(part) < _FEWEST or part[-1][0] - part[0][0] < _SHORTEST_SPAN:
+            continue
+        step = max(1.0, (len(part) - 1) / (_MOST - 1))
+        kept = min(len(part), _MOST)
+        parts.append([part[round(len(part) - 1 - index * step)] for index in reversed(range(kept))])
+    return parts
+
+
+def _slope(series: _Series) -> float:
+    """Give the Theil-Sen slope, 0 where growth has stopped."""
+    slope = median((b[1] - a[1]) / (b[0] - a[0]) for a, b in combinations(series, 2))
+    third = series[-1 - max(1, len(series) // 3) :]
+    lately = (third[-1][1] - third[0][1]) / (third[-1][0] - third[0][0])
+    return slope if lately >= _GOING_ON * slope else 0.0
+
+
+def _finding(estimate: Estimate, sample: LevelSample) -> Finding:
+    critical = estimate.seconds <= CRITICAL_SECONDS
+    return Finding(
+        detector=NAME,
+        severity=Severity.CRITICAL if critical else Severity.WARNING,
+        level=sample.name,
+        observed=estimate.seconds,
+        threshold=CRITICAL_SECONDS if critical else WARNING_SECONDS,
+        unit="seconds",
+        window_seconds=estimate.window_seconds,
+        text=(
+            f"memory that cannot be reclaimed grows by {human_bytes(estimate.slope_bytes_per_second)}/s; "
+            f"{human_bytes(estimate.headroom_bytes)} are left below the limit of {sample.name}, "
+            f"that is {human_seconds(estimate.seconds)}"
+        ),
+    )
