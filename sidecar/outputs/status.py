@@ -7,7 +7,7 @@ from sidecar.board import Board, ModelView
 from sidecar.detect.values import CannotTell, Finding
 from sidecar.outputs import answers
 from sidecar.outputs.shape import Json, encode, incident_document, iso, plain
-from sidecar.sample import Instant
+from sidecar.sample import Instant, Sample
 
 
 def render(board: Board, now: Instant) -> bytes:
@@ -55,7 +55,11 @@ def _model(view: ModelView) -> dict[str, Json]:
 
 
 def operations(view: ModelView) -> tuple[Operation, ...]:
-    """The work in flight in every living process of the model, as the black boxes say."""
-    processes = view.sample.processes if view.sample else ()
-    boxes = [one.box.value for one in processes if one.alive and isinstance(one.box, Known)]
+    """The work in flight of the model, none where there is no sample."""
+    return in_flight(view.sample) if view.sample else ()
+
+
+def in_flight(sample: Sample) -> tuple[Operation, ...]:
+    """The work in flight in every living process, as the black boxes say."""
+    boxes = [one.box.value for one in sample.processes if one.alive and isinstance(one.box, Known)]
     return tuple(work for box in boxes for work in box.operations if not work.done)

@@ -1,0 +1,123 @@
+"""What the record keeps of one tick: a compact row on one clock, from which a cause can be read afterwards.
+
+Absent keys were unknown at that tick; no key is ever 0 for unknown. No limit is the word "unlimited".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from guard.kernel.values import Psi
+from guard.model import Known, Limit, Reading, Unlimited
+from sidecar.health.values import Judgement
+from sidecar.outputs.shape import Json
+from sidecar.outputs.status import in_flight
+from sidecar.sample import LevelSample, NodeSample, ProcessSample, Sample
+
+
+def row(sample: Sample, judgement: Judgement | None) -> dict[str, Json]:
+    """One tick: clocks, state, levels (own first), node, processes, probe, operations in flight."""
+    kept: dict[str, Json] = {
+        "wall_s": round(sample.at.wall_s, 3),
+        "monotonic_s": round(sample.at.monotonic_s, 3),
+        "levels": [_level(level) for level in sample.levels],
+        "node": _node(sample.node),
+        "processes": [_process(process) for process in sample.processes],
+    }
+    if judgement is not None:
+        kept |= {"state": judgement.state.value, "live": judgement.live, "ready": judgement.ready}
+    if isinstance(sample.probe, Known):
+        probe = sample.probe.value
+        kept["probe"] = {
+            "started_monotonic_s": round(probe.started.monotonic_s, 3),
+            "latency_seconds": round(probe.latency_seconds, 4),
+            "outcome": probe.outcome.value,
+        }
+    works = in_flight(sample)
+    if works:
+        kept["operations"] = [
+            _known(
+                kind=work.kind.value,
+                label=work.label,
+                file=work.file,
+                item=work.item,
+                bytes_done=work.bytes_done,
+                bytes_expected=work.bytes_expected,
+            )
+            for work in works
+        ]
+    return kept
+
+
+def _known(**values: Json) -> dict[str, Json]:
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _number(reading: Reading[int] | Reading[Limit]) -> Json:
+    """A reading as a JSON value; None, which `_known` drops, where it is unknown."""
+    if not isinstance(reading, Known):
+        return None
+    return "unlimited" if isinstance(reading.value, Unlimited) else reading.value
+
+
+def _table(reading: Reading[Mapping[str, int]], names: tuple[str, ...]) -> dict[str, Json]:
+    if not isinstance(reading, Known):
+        return {}
+    return {name: reading.value[name] for name in names if name in reading.value}
+
+
+def _psi(reading: Reading[Psi]) -> Json:
+    """Total stall times in microseconds, some and full."""
+    if not isinstance(reading, Known):
+        return None
+    full = reading.value.full
+    return _known(some_us=reading.value.some.total_us, full_us=None if full is None else full.total_us)
+
+
+_STAT = (
+    *("anon", "file", "shmem", "file_mapped", "file_dirty", "unevictable", "kernel"),
+    *("total_rss", "total_cache", "total_shmem", "total_mapped_file", "total_unevictable"),
+    *("pgmajfault", "workingset_refault_file", "workingset_refault_anon", "pgscan", "pgsteal", "total_pgmajfault"),
+)
+
+
+def _level(level: LevelSample) -> Json:
+    memory = level.memory
+    events: Json = dict(memory.events.value) if isinstance(memory.events, Known) else None
+    control = memory.oom_control.value if isinstance(memory.oom_control, Known) else None
+    return _known(
+        name=level.name,
+        current=_number(memory.current_bytes),
+        max=_number(memory.max_bytes),
+        high=_number(memory.high_bytes),
+        swap_current=_number(memory.swap_current_bytes),
+        events=events,
+        failcnt=_number(memory.failcnt),
+        oom_kill=control.oom_kill if control else None,
+        stat=_table(memory.stat, _STAT) or None,
+        memory_psi=_psi(memory.memory_pressure),
+        io_psi=_psi(memory.io_pressure),
+    )
+
+
+_MEMINFO = ("MemAvailable", "MemFree", "SwapFree")
+
+
+def _node(node: NodeSample) -> Json:
+    return {
+        **_table(node.meminfo, _MEMINFO),
+        **_table(node.vmstat, ("oom_kill",)),
+        **_known(memory_psi=_psi(node.memory_pressure), io_psi=_psi(node.io_pressure)),
+    }
+
+
+def _process(process: ProcessSample) -> Json:
+    status = process.status.value if isinstance(process.status, Known) else None
+    stat = process.stat.value if isinstance(process.stat, Known) else None
+    kept: dict[str, Json] = {"pid": process.life.pid, "main": process.main, "alive": process.alive}
+    if status is not None:
+        sizes = _known(anon=status.rss_anon_bytes, file=status.rss_file_bytes, shmem=status.rss_shmem_bytes)
+        kept |= {"rss": sizes} | _known(swap=status.vm_swap_bytes)
+    if stat is not None:
+        kept |= {"majflt": stat.majflt, "cpu_ticks": stat.utime_ticks + stat.stime_ticks}
+    return kept

@@ -1,0 +1,265 @@
+"""What is written to the record and read back: plain SQL over one open connection, in the recorder's thread."""
+
+from __future__ import annotations
+
+import sqlite3
+import zlib
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+import msgspec
+
+from guard.model import LifeId
+from sidecar.board import Event, Incident
+from sidecar.outputs.shape import encode, incident_document, incident_from, plain
+from sidecar.sample import Instant
+
+_EVENTS_LOADED: Final = 500
+_INCIDENTS_LOADED: Final = 50
+_LIVES_LOADED: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordLimits:
+    """Bounds on disk and in memory."""
+
+    max_bytes: int = 64 << 20
+    """Size on disk, write-ahead log included. Oldest samples go first, then events, incidents last."""
+    keep_seconds: float = 7 * 86400.0
+    """Samples older than this go. Events and incidents stay until the size asks for their place."""
+    sample_seconds: float = 1.0
+    """Pause between two samples of one model on disk."""
+    series_seconds: float = 60.0
+    """How much of the full-rate past an incident keeps."""
+    flush_seconds: float = 1.0
+    """Longest wait before a sample or event is committed; an incident is committed at once."""
+    retry_seconds: float = 1.0
+    """First pause after a failure; doubles up to half a minute."""
+    load_seconds: float = 5.0
+    """How long the start waits for the record before it goes on without."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRow:
+    """One tick as it is stored. `row` is JSON (sidecar.outputs.record_rows)."""
+
+    model: str
+    at: Instant
+    row: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentRow:
+    """One incident as it is stored. `series`: the full-rate past as zlib members of JSON lines, oldest first."""
+
+    incident: Incident
+    series: bytes | None
+
+
+@dataclass(slots=True)
+class Pending:
+    """What waits to be written, within bounds. Samples make room first; no incident is dropped before the 500th."""
+
+    samples: deque[SampleRow] = field(default_factory=lambda: deque(maxlen=1200))
+    events: deque[Event] = field(default_factory=lambda: deque(maxlen=5000))
+    incidents: dict[str, IncidentRow] = field(default_factory=dict)
+    judges: dict[str, bytes] = field(default_factory=dict)
+    dropped: int = 0
+
+    def add_sample(self, row: SampleRow) -> None:
+        """Queue a sample; the oldest one goes where there is no room."""
+        self.dropped += len(self.samples) == self.samples.maxlen
+        self.samples.append(row)
+
+    def add_event(self, event: Event) -> None:
+        """Queue an event; the oldest one goes where there is no room."""
+        self.dropped += len(self.events) == self.events.maxlen
+        self.events.append(event)
+
+    def add_incident(self, row: IncidentRow) -> None:
+        """Queue an incident or its refined form. Where many wait, older ones lose their series, not themselves."""
+        before = self.incidents.get(row.incident.id)
+        kept = IncidentRow(row.incident, before.series if before and row.series is None else row.series)
+        self.incidents[row.incident.id] = kept
+        held = [one for one in self.incidents.values() if one.series is not None]
+        if len(held) > _SERIES_WAITING:
+            self.incidents[held[0].incident.id] = IncidentRow(held[0].incident, None)
+        if len(self.incidents) > _INCIDENTS_WAITING:
+            del self.incidents[next(iter(self.incidents))]
+            self.dropped += 1
+
+    def absorb(self, newer: Pending) -> None:
+        """Take over what came later."""
+        for sample in newer.samples:
+            self.add_sample(sample)
+        for event in newer.events:
+            self.add_event(event)
+        for incident in newer.incidents.values():
+            self.add_incident(incident)
+        self.judges |= newer.judges
+        self.dropped += newer.dropped
+
+    def __bool__(self) -> bool:
+        """Whether anything waits."""
+        return bool(self.samples or self.events or self.incidents or self.judges)
+
+
+_SERIES_WAITING: Final = 32  # about 100 KiB each
+_INCIDENTS_WAITING: Final = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """What the record knew at the start. `judges`: model to JSON, of this boot only, as its times are monotonic."""
+
+    ends: Mapping[str, Mapping[str, int]] = field(default_factory=lambda: MappingProxyType({}))
+    last_event_id: int = 0
+    events: tuple[Event, ...] = ()  # newest last
+    incidents: tuple[Incident, ...] = ()  # newest first
+    lives: frozenset[LifeId] = frozenset()  # whose end is already in the record
+    judges: Mapping[str, bytes] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Commit at the end, or roll back; a rollback that fails does not hide the first error."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        with suppress(sqlite3.Error):
+            if connection.in_transaction:  # SQLite itself rolls back on some errors, a full disk among them
+                connection.execute("ROLLBACK")
+        raise
+
+
+def write(connection: sqlite3.Connection, pending: Pending, boot_id: str) -> None:
+    """Write all that waits in one transaction. Raises `sqlite3.Error`; then nothing of it was written."""
+    with transaction(connection):
+        for row in pending.incidents.values():
+            _write_incident(connection, row)
+        connection.executemany(
+            "INSERT INTO events (id, boot_id, model, wall_s, monotonic_s, kind, text, fields) VALUES (?,?,?,?,?,?,?,?)",
+            [_event_row(event, boot_id) for event in pending.events],
+        )
+        connection.executemany(
+            "INSERT INTO samples (boot_id, model, wall_s, monotonic_s, row) VALUES (?,?,?,?,?)",
+            [
+                (boot_id, _text(one.model), one.at.wall_s, one.at.monotonic_s, one.row.decode())
+                for one in pending.samples
+            ],
+        )
+        connection.executemany(
+            "INSERT OR REPLACE INTO judge (model, boot_id, memory) VALUES (?,?,?)",
+            [(_text(model), boot_id, memory.decode()) for model, memory in pending.judges.items()],
+        )
+
+
+def _text(value: str) -> str:
+    """A text that SQLite takes: no lone surrogates."""
+    return value.encode("utf-8", "replace").decode()
+
+
+def _event_row(event: Event, boot_id: str) -> tuple[object, ...]:
+    at, fields = event.at, encode(plain(event.fields)).decode()
+    return (
+        event.id,
+        boot_id,
+        _text(event.model),
+        at.wall_s,
+        at.monotonic_s,
+        _text(event.kind),
+        _text(event.text),
+        fields,
+    )
+
+
+def _write_incident(connection: sqlite3.Connection, row: IncidentRow) -> None:
+    """Insert, or refine what is there.
+
+    An end is counted once, under the class of its first verdict: a counter that a refined verdict moved to another
+    class would run backwards in Prometheus.
+    """
+    incident = row.incident
+    document = encode(incident_document(incident)).decode()
+    last = None if incident.last_sample is None else encode(plain(incident.last_sample)).decode()
+    key = _text(incident.id)
+    known = connection.execute("SELECT 1 FROM incidents WHERE id=?", (key,)).fetchone()
+    if known:
+        connection.execute(
+            "UPDATE incidents SET document=?, last_sample=coalesce(?, last_sample), series=coalesce(?, series) "
+            "WHERE id=?",
+            (document, last, row.series, key),
+        )
+        return
+    connection.execute(
+        "INSERT INTO incidents (id, model, wall_s, document, last_sample, series) VALUES (?,?,?,?,?,?)",
+        (key, _text(incident.model), incident.at.wall_s, document, last, row.series),
+    )
+    if incident.main:
+        connection.execute(
+            "INSERT INTO counters (model, cause, count) VALUES (?,?,1) "
+            "ON CONFLICT (model, cause) DO UPDATE SET count=count+1",
+            (_text(incident.model), incident.verdict.end_class.value),
+        )
+
+
+def keep_counts(connection: sqlite3.Connection, ends: Mapping[str, Mapping[str, int]]) -> None:
+    """Carry counts over into a new file, after the old one was damaged or removed in the middle."""
+    with transaction(connection):
+        connection.executemany(
+            "INSERT INTO counters (model, cause, count) VALUES (?,?,?) "
+            "ON CONFLICT (model, cause) DO UPDATE SET count=max(count, excluded.count)",
+            [(model, cause, count) for model, causes in ends.items() for cause, count in causes.items()],
+        )
+
+
+def read_ends(connection: sqlite3.Connection) -> dict[str, dict[str, int]]:
+    """Ends a model and class."""
+    ends: dict[str, dict[str, int]] = {}
+    for model, cause, count in connection.execute("SELECT model, cause, count FROM counters"):
+        ends.setdefault(model, {})[cause] = count
+    return ends
+
+
+def load(connection: sqlite3.Connection, boot_id: str) -> Loaded:
+    """Read back what a start needs. A row that is not in our shape is left out."""
+    newest = connection.execute("SELECT document FROM incidents ORDER BY n DESC LIMIT ?", (_LIVES_LOADED,))
+    incidents = [one for (document,) in newest if (one := incident_from(document.encode())) is not None]
+    rows = connection.execute(
+        "SELECT id, wall_s, monotonic_s, model, kind, text, fields FROM events ORDER BY n DESC LIMIT ?",
+        (_EVENTS_LOADED,),
+    ).fetchall()
+    judges = connection.execute("SELECT model, memory FROM judge WHERE boot_id=?", (boot_id,)).fetchall()
+    return Loaded(
+        ends=read_ends(connection),
+        last_event_id=connection.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()[0],
+        events=tuple(one for row in reversed(rows) if (one := _event(row)) is not None),
+        incidents=tuple(incidents[:_INCIDENTS_LOADED]),
+        lives=frozenset(one.life for one in incidents),
+        judges={model: memory.encode() for model, memory in judges},
+    )
+
+
+def _event(row: tuple[int, float, float, str, str, str, str]) -> Event | None:
+    number, wall_s, monotonic_s, model, kind, text, fields = row
+    try:
+        read = msgspec.json.decode(fields.encode(), type=dict[str, str | int | float | bool | None])
+    except msgspec.MsgspecError:
+        return None
+    return Event(id=number, at=Instant(monotonic_s, wall_s), model=model, kind=kind, text=text, fields=read)
+
+
+def series_lines(blob: bytes) -> list[bytes]:
+    """The rows of a stored series, oldest first. Raises `zlib.error` on damage."""
+    lines: list[bytes] = []
+    while blob:
+        reader = zlib.decompressobj()
+        lines += reader.decompress(blob).splitlines()
+        blob = reader.unused_data
+    return lines
