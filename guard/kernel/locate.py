@@ -56,6 +56,11 @@ class _Place:
     top_path: str
     below: tuple[str, ...]
 
+    @property
+    def directory(self) -> str:
+        """The process's own level."""
+        return posixpath.join(self.top_directory, *self.below)
+
     def levels(self) -> Iterator[tuple[str, str]]:
         """Cgroup path and directory of each level, own first."""
         for depth in range(len(self.below), -1, -1):
@@ -72,29 +77,30 @@ def _chain_through(reader: Reader, process: str, prefix: str, memberships: tuple
     mounts = mountinfo.parse(data.value, path)
     if isinstance(mounts, Unknown):
         return mounts
-    v1_memory = _place("memory", memberships, mounts.value, prefix)
-    unified = _place("", memberships, mounts.value, prefix)
-    memory = unified if _has_no_v1_memory(memberships) else v1_memory
+    paths = _paths(memberships)
+    unified = _place(reader, "", paths, mounts.value, prefix)
+    v1 = "memory" in paths
+    memory = _place(reader, "memory", paths, mounts.value, prefix) if v1 else unified
     if isinstance(memory, Unknown):
         return memory
-    found = reader.identity(posixpath.join(memory.value.top_directory, *memory.value.below))
-    if isinstance(found, Unknown):
-        return found
-    version = CgroupVersion.V2 if memory is unified else CgroupVersion.V1
-    cpu = unified if version is CgroupVersion.V2 else _place("cpu", memberships, mounts.value, prefix)
+    cpu = _place(reader, "cpu", paths, mounts.value, prefix) if v1 else unified
+    version = CgroupVersion.V1 if v1 else CgroupVersion.V2
     return Known(_make_chain(reader, version, memory.value, _directories(unified), _directories(cpu)))
 
 
-def _has_no_v1_memory(memberships: tuple[Membership, ...]) -> bool:
-    return all("memory" not in line.controllers for line in memberships)
+def _paths(memberships: tuple[Membership, ...]) -> dict[str, str]:
+    """Cgroup path by v1 controller; "" is the v2 hierarchy."""
+    paths = {controller: line.path for line in memberships for controller in line.controllers}
+    paths.update(("", line.path) for line in memberships if line.hierarchy_id == 0 and not line.controllers)
+    return paths
 
 
 def _place(
-    controller: str, memberships: tuple[Membership, ...], mounts: tuple[Mount, ...], prefix: str
+    reader: Reader, controller: str, paths: dict[str, str], mounts: tuple[Mount, ...], prefix: str
 ) -> Reading[_Place]:
     """Find where the process lies in the hierarchy of a v1 controller, or of v2 for ""."""
     name = f"cgroup {controller or 'v2'}"
-    path = next((m.path for m in memberships if (controller in m.controllers) or (not controller and _is_v2(m))), None)
+    path = paths.get(controller)
     if path is None:
         return Unknown(Why.MISSING, name, None, "the process is in no such hierarchy")
     if path.endswith(_DELETED):
@@ -109,11 +115,18 @@ def _place(
     ]
     if not places:
         return Unknown(Why.HIDDEN, path, None, f"not below what is mounted: {', '.join(sorted(set(roots.values())))}")
-    return Known(max(places, key=lambda place: len(place.below)))  # the mount that shows most levels
+    return _last_there(reader, sorted(places, key=lambda place: len(place.below)))
 
 
-def _is_v2(line: Membership) -> bool:
-    return line.hierarchy_id == 0 and not line.controllers
+def _last_there(reader: Reader, places: list[_Place]) -> Reading[_Place]:
+    """Take the last (it shows most levels) that is really there: an early mount may be covered by a later one."""
+    why: Reading[_Place] = Unknown(Why.MISSING, "cgroup")
+    for place in reversed(places):
+        there = reader.identity(place.directory)
+        if isinstance(there, Known):
+            return Known(place)
+        why = there
+    return why
 
 
 def _carries(mount: Mount, controller: str) -> bool:

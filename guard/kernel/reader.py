@@ -165,12 +165,11 @@ class Reader:
 
     def readlink(self, path: str) -> Reading[str]:
         """Give the target of a symbolic link as it is written."""
-        parent, _, name = path.rpartition("/")
-        full = self._full(parent)
+        full = self._full(path, follow=False)
         if isinstance(full, Unknown):
             return full
         try:
-            return Known(str(Path(full, name).readlink()))
+            return Known(str(Path(full).readlink()))
         except OSError as exc:
             return unknown_from(exc, path)
 
@@ -185,15 +184,17 @@ class Reader:
             return unknown_from(exc, path)
         return Known((found.st_dev, found.st_ino))
 
-    def _full(self, path: str) -> str | Unknown:
+    def _full(self, path: str, *, follow: bool = True) -> str | Unknown:
         """Put `path` below the root, ".." undone, and refuse what leads out of it."""
-        if "\0" in path:
-            return Unknown(Why.MISSING, path, None, "a path cannot hold a NUL")
         try:
-            os.fsencode(path)
+            possible = b"\0" not in os.fsencode(path)
         except UnicodeEncodeError:
-            return Unknown(Why.MISSING, path, None, "not a path that this system can encode")
+            possible = False
+        if not possible:
+            return Unknown(Why.MISSING, path, None, "no file can have this name")
         full = self._root + os.path.normpath("/" + path.lstrip("/"))
-        if self._root and not os.path.realpath(full).startswith(self._root + "/"):
-            return Unknown(Why.DENIED, path, None, "leads out of the recorded tree")
+        if self._root:
+            real = os.path.realpath(full if follow else str(Path(full).parent))
+            if not (real + "/").startswith(self._root + "/"):
+                return Unknown(Why.DENIED, path, None, "leads out of the recorded tree")
         return full
