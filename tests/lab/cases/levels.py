@@ -11,7 +11,7 @@ from guard.kernel.reader import Reader
 from guard.kernel.values import Chain, MemoryLevel, Psi
 from guard.model import Known, Reading, Unknown
 from sidecar.collect.cgroup import LevelReader
-from sidecar.sight.levels import open_levels
+from sidecar.sight.levels import close_levels, open_levels
 from tests.lab.kit.cgroups import Cgroup
 from tests.lab.kit.wait import until
 
@@ -27,12 +27,11 @@ def chain_of(group: Cgroup) -> Chain:
 @contextlib.contextmanager
 def readers_of(group: Cgroup) -> Iterator[list[LevelReader]]:
     """Keep the files of every level of the group's process open, own level first, as the sidecar does."""
-    readers = [LevelReader(level) for level in open_levels(Reader(), chain_of(group))]
+    levels = open_levels(Reader(), chain_of(group))
     try:
-        yield readers
+        yield [LevelReader(level) for level in levels]
     finally:
-        for reader in readers:
-            reader.close()
+        close_levels(levels)
 
 
 def now(reader: LevelReader) -> MemoryLevel:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 from tempfile import TemporaryDirectory
 
+from guard.kernel import kmsg
 from guard.kernel.headroom import unreclaimable_bytes
 from guard.kernel.memcg import oom_kills
+from guard.kernel.reader import KeptFile, Reader
 from guard.kernel.values import CgroupVersion, MemoryLevel
-from guard.model import UNLIMITED
+from guard.model import UNLIMITED, Known, Unknown
 from tests.lab.cases.levels import chain_of, known, now, readers_of, stalled_us, why_unknown
 from tests.lab.kit import loads
-from tests.lab.kit.cgroups import MIB, Cgroup, Limits
+from tests.lab.kit.cgroups import MIB, Cgroup, Limits, NotOfferedError
 from tests.lab.kit.offer import Mode
 from tests.lab.kit.wait import until
 
@@ -95,6 +98,21 @@ def case_kill_at_an_ancestors_limit_tells_whose_limit_it_was() -> None:
                 assert known(above_memory.failcnt) > 0
 
 
+def case_kernel_log_names_owner_of_the_limit_and_victim() -> None:
+    """The records of the kill parse, and the oom-kill line names the parent's limit and the child's process."""
+    log = Reader().keep("/dev/kmsg")
+    if isinstance(log, Unknown):
+        raise NotOfferedError(f"no kernel log: {log}")
+    with contextlib.closing(log), Cgroup.make("log", Limits(memory_max_bytes=60 * MIB)) as parent:
+        known(log.seek_end())
+        child = parent.child("inner")
+        process = child.spawn(loads.command("grow rate=200"))
+        assert process.wait(60) == -9
+        text = until(lambda: _oom_line(log, f"oom_memcg={parent.path}"), 10, "the oom-kill line of this group")
+        assert f"task_memcg={child.path}," in text
+        assert f"pid={process.pid}," in text
+
+
 def case_group_kill_takes_every_process() -> None:
     """With memory.oom.group, as the kubelet sets it, the bystander dies too and the group kill is counted."""
     with Cgroup.make("group", Limits(memory_max_bytes=60 * MIB, oom_group=True)) as group:
@@ -105,6 +123,30 @@ def case_group_kill_takes_every_process() -> None:
             events = known(now(own).events)
             assert events["oom_group_kill"] == 1
             assert events["oom_kill"] >= 2
+
+
+def case_slow_disk_shows_in_io_pressure() -> None:
+    """With reads throttled the thrash of mapped weights stalls on io, and still nobody is killed."""
+    with TemporaryDirectory() as folder:
+        loads.make_file(f"{folder}/weights", 80)
+        limits = Limits(memory_max_bytes=40 * MIB, read_iops=200)
+        with Cgroup.make("slow-disk", limits) as group:
+            group.spawn(loads.command(f"thrash path={folder}/weights threads=3"))
+            with readers_of(group) as (own, *_):
+                until(lambda: stalled_us(now(own).io_pressure) > 500_000, 30, "io pressure to show")
+                assert known(oom_kills(now(own))) == 0
+
+
+def case_throttling_at_high_is_counted_and_kills_nobody() -> None:
+    """Anonymous growth past memory.high: the count rises, the process is held back, nothing is killed."""
+    with Cgroup.make("high", Limits(memory_high_bytes=40 * MIB)) as group:
+        process = group.spawn(loads.command("grow rate=200"))
+        with readers_of(group) as (own, *_):
+            assert known(now(own).high_bytes) == 40 * MIB
+            until(lambda: known(now(own).events)["high"] > 10, 30, "memory.high to be exceeded")
+            assert stalled_us(now(own).memory_pressure) > 0
+            assert known(oom_kills(now(own))) == 0
+            assert process.poll() is None
 
 
 def case_removed_group_reads_gone() -> None:
@@ -120,6 +162,18 @@ def case_removed_group_reads_gone() -> None:
             assert own.gone
 
 
+def case_files_of_a_reaped_process_read_gone() -> None:
+    """Kept files of /proc/PID say GONE once the process is reaped; they never show another process of that pid."""
+    process = subprocess.Popen(["sleep", "1000"])
+    kept = Reader().keep(f"/proc/{process.pid}/stat")
+    assert isinstance(kept, KeptFile)
+    with contextlib.closing(kept):
+        known(kept.read())
+        process.kill()
+        process.wait(10)
+        assert why_unknown(kept.read()) == "gone"
+
+
 _LIMIT = {Mode.HYBRID: "memory.limit_in_bytes", Mode.V2: "memory.max"}
 _USAGE = {Mode.HYBRID: "memory.usage_in_bytes", Mode.V2: "memory.current"}
 _ANONYMOUS = {Mode.HYBRID: "/^total_rss / {print $2}", Mode.V2: "/^anon / {print $2}"}
@@ -127,6 +181,15 @@ _ANONYMOUS = {Mode.HYBRID: "/^total_rss / {print $2}", Mode.V2: "/^anon / {print
 
 def _shell(command: str) -> int:
     return int(subprocess.run(["/bin/sh", "-c", command], capture_output=True, check=True).stdout)
+
+
+def _oom_line(log: KeptFile, wanted: str) -> str | None:
+    """Read on to the next oom-kill line that says `wanted`; records that were overwritten in between are skipped."""
+    while (data := log.read_next()) != Known(b""):
+        record = kmsg.parse_record(data.value, log.where) if isinstance(data, Known) else data
+        if isinstance(record, Known) and record.value.text.startswith("oom-kill:") and wanted in record.value.text:
+            return record.value.text
+    return None
 
 
 def _holds_still(first: MemoryLevel, second: MemoryLevel, at_least_bytes: int) -> bool:
