@@ -5,7 +5,8 @@ the same paths, and all that the machine writes vanishes, except what goes to /r
 
 Emulation (TCG), not KVM: /dev/kvm being writable says nothing; on nested hosts guests were seen to hang or to be
 stopped at the first unusual instruction. One processor: with two, qemu 7.2 was seen to run into the breakpoints by
-which a booting kernel patches its own code ("Oops: int3" in sched_clock_cpu), and two are no faster here. A start takes 5 to 11 s, Python code runs 30 to 100 times slower.
+which a booting kernel patches its own code ("Oops: int3" in sched_clock_cpu), and two were no faster here. A start
+takes 2 to 11 s, and Python code runs 10 to 100 times slower, as the host is idle or busy.
 """
 
 from __future__ import annotations
