@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from guard.fence import fence, swallowed
-from guard.keeper import keeper
+from guard.keeper import keeper, switched_off
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from guard.box.writer import OperationSlot
     from guard.condition import Status
-
-SWITCH = "OOMGUARD"
 
 
 class Handle:
@@ -71,7 +69,7 @@ def install(*, note_sigterm: bool = False) -> Handle:
 def prepare(*, note_sigterm: bool = False) -> Handle:
     """Install without opening anything: the first mark, failure or model library opens box and link."""
     global _current  # noqa: PLW0603 - one installation a process
-    if os.environ.get(SWITCH, "").strip().lower() == "off":
+    if switched_off():
         return _off
     if _current is not None:
         return _current

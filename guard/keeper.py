@@ -27,9 +27,15 @@ if TYPE_CHECKING:
     from guard.link.client import LinkClient
     from guard.model import Failure
 
+SWITCH = "OOMGUARD"
 PARENT = "OOMGUARD_PARENT"
 MAIN = "OOMGUARD_MAIN"
 _QUIET_SECONDS = 1.0
+
+
+def switched_off() -> bool:
+    """Whether the off switch is set, OOMGUARD=off."""
+    return os.environ.get(SWITCH, "").strip().lower() == "off"
 
 
 class Keeper:
@@ -160,7 +166,10 @@ class Keeper:
             from guard.failure import Caught, memory_kind
 
             now = time.monotonic()
-            loud = fatal or memory_kind(exc) is not None
+            memory = memory_kind(exc) is not None
+            if self.waiting and not memory:
+                return  # a helper that never held a model: its failures are its parent's business
+            loud = fatal or memory
             if not loud and now - self._last_quiet_s < _QUIET_SECONDS:
                 return  # a server that drops a thousand connections a second must not pay for a thousand records
             self._last_quiet_s = now

@@ -35,7 +35,7 @@ def install(keeper: Keeper) -> Callable[[], None]:
     def hook_for(name: str) -> Callable[[ModuleType], None]:
         def hook(module: ModuleType) -> None:
             set_state(name, "failed")
-            ours = importlib.import_module(f"guard.hooks.{name}")
+            ours = importlib.import_module(f"{__package__}.{name}")
             undone.append(ours.install(keeper, module))
             set_state(name, "installed")
             if module.__name__.startswith(_WAKES):

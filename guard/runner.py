@@ -1,0 +1,234 @@
+"""`oomguard run -- COMMAND`: be the parent of any server without being noticed.
+
+What the server and the outside see is what they would see without us:
+
+    * Exit status. A server that exits with n makes us exit with n. One that dies by a signal makes us die by the
+      same signal, so that the wait status is the same; our own core limit is zero then (one core is enough, and
+      ours would overwrite it), so the core flag is not carried over. As PID 1 the kernel ignores signals that we
+      send to ourselves (SIGNAL_UNKILLABLE, kernel/signal.c); there we exit with 128 + signal, as shells say it.
+    * Signals. Everything that can be blocked is, before the server starts, and is taken synchronously and passed
+      on. A signal that the kernel sent (the terminal: Ctrl-C, Ctrl-Z, resize, hang-up) went to the whole foreground
+      group, and with it to the server: it is not passed on again.
+    * Process group, session, terminal: shared with the server. A group of its own would take the terminal dance of
+      a shell, and a supervisor's `kill -9 -GROUP` would leave the server behind. The price: who sends a signal to
+      the group (`timeout`, systemd's KillMode=control-group) reaches the server twice, once through us.
+    * Stops. When job control stops the server, we stop too, so that the shell sees it; SIGCONT goes on to the
+      server.
+    * Orphans. As PID 1 we reap whatever is handed to us. We end when the server ends, and with us the container.
+
+Ours alone: the server's kernel files are handed over to the sidecar, and its raw wait status is reported when it
+ends. Where there is no sidecar this costs at most `_FAREWELL_SECONDS` at the end. With OOMGUARD=off neither
+happens. The server's oom_score_adj is left as it is; so is ours.
+
+The signal numbers SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP and SIGSYS stay unblocked: they are our own faults.
+"""
+
+# ruff: noqa: PTH100, PTH118, PTH120 - pathlib is memory that the runner does not need
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import signal
+import sys
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from guard.fence import fence
+from guard.keeper import MAIN, PARENT, SWITCH, switched_off
+from guard.place import DIRECTORY_VARIABLE, NAME_VARIABLE, model_name, shared_directory, socket_path
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from guard.link.client import LinkClient
+    from guard.model import LifeId
+
+    Mask = set[int] | set[signal.Signals] | set[int | signal.Signals]
+
+SITE: Final = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")
+EXIT_USAGE: Final = 2
+EXIT_NOT_EXECUTABLE: Final = 126
+EXIT_NOT_FOUND: Final = 127
+_FAREWELL_SECONDS: Final = 0.2
+_NOT_TAKEN: Final = frozenset(
+    {
+        signal.SIGKILL,
+        signal.SIGSTOP,
+        signal.SIGSEGV,
+        signal.SIGBUS,
+        signal.SIGFPE,
+        signal.SIGILL,
+        signal.SIGTRAP,
+        signal.SIGSYS,
+    }
+)
+_JOB_STOPS: Final = frozenset({signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU})
+_DEFAULT_IN_CHILD: Final = (signal.SIGPIPE, signal.SIGXFSZ)  # Python ignores both; a server expects the default
+_SI_KERNEL_MIN: Final = 1
+"""si_code above zero: sent by the kernel; at or below: by kill, sigqueue, tgkill of some process (sigaction(2))."""
+
+
+def child_environment(environment: Mapping[str, str], session: str, name: str) -> dict[str, str]:
+    """Give the server's environment: our site folder first on PYTHONPATH, and the guard on."""
+    before = environment.get("PYTHONPATH")
+    return {
+        **environment,
+        "PYTHONPATH": SITE if not before else f"{SITE}{os.pathsep}{before}",
+        SWITCH: "on",
+        DIRECTORY_VARIABLE: os.path.abspath(shared_directory()),
+        NAME_VARIABLE: name,
+        PARENT: session,
+    }
+
+
+def run(command: Sequence[str]) -> int:
+    """Run a server to its end.
+
+    Returns:
+        The exit status to end with, where the server exited. Where a signal killed it, this process is killed too.
+    """
+    session = os.urandom(8).hex()
+    guarded = not switched_off()
+    environment = child_environment(os.environ, session, model_name(command)) if guarded else dict(os.environ)
+    taken = signal.valid_signals() - _NOT_TAKEN
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, taken)
+    try:
+        child = _start(command, environment, mask)
+    except OSError as error:
+        return _refuse(command[0], error)
+    life, link = None, None
+    if guarded:
+        with fence("hand-over"):
+            life, link = _hand_over(child, session, command)
+    status = _attend(child, taken)
+    if life is not None and link is not None:
+        with fence("farewell"):
+            _say_end(link, life, status)
+    return _end_like(status, mask)
+
+
+def _start(command: Sequence[str], environment: dict[str, str], mask: Mask) -> int:
+    """Fork and execute; give the pid once the command runs.
+
+    Raises:
+        OSError: the command cannot be executed.
+    """
+    report_read, report_write = os.pipe()  # close-on-exec: end of file says that the command runs
+    child = os.fork()
+    if child == 0:
+        _become(command, environment, mask, report_write)
+    os.close(report_write)
+    with os.fdopen(report_read, "rb") as report:
+        failed = report.read()
+    if failed:
+        os.waitpid(child, 0)
+        number = int(failed)
+        raise OSError(number, os.strerror(number))
+    return child
+
+
+def _become(command: Sequence[str], environment: dict[str, str], mask: Mask, report: int) -> NoReturn:
+    """In the child: put signals back and execute; on failure report the error number."""
+    try:
+        for number in _DEFAULT_IN_CHILD:
+            signal.signal(number, signal.SIG_DFL)
+        environment[MAIN] = str(os.getpid())
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        os.execvpe(command[0], list(command), environment)  # noqa: S606 - running this command is the job
+    except OSError as error:
+        os.write(report, str(error.errno).encode())
+    finally:
+        os._exit(EXIT_NOT_FOUND)
+
+
+def _refuse(name: str, error: OSError) -> int:
+    """Say why a command cannot be started; the status is what a shell would give."""
+    found_none = error.errno in (errno.ENOENT, errno.ENOTDIR)
+    reason = "no such command" if found_none else error.strerror
+    sys.stderr.write(f"oomguard run: {name}: {reason}\n")
+    return EXIT_NOT_FOUND if found_none else EXIT_NOT_EXECUTABLE
+
+
+def _attend(child: int, taken: Mask) -> int:
+    """Pass signals on and reap until the server ends; give its raw wait status."""
+    while True:
+        info = signal.sigwaitinfo(taken)
+        if info.si_signo == signal.SIGCHLD:
+            status = _reap(child)
+            if status is not None:
+                return status
+        elif info.si_code < _SI_KERNEL_MIN:
+            try:
+                os.kill(child, info.si_signo)
+            except PermissionError:
+                sys.stderr.write(f"oomguard run: signal {info.si_signo} could not be passed on\n")
+
+
+def _reap(child: int) -> int | None:
+    """Collect everything that ended. Give the server's wait status once it has one."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
+        except ChildProcessError:
+            return None
+        if pid == 0:
+            return None
+        if pid != child:
+            continue
+        if not os.WIFSTOPPED(status):
+            return status
+        if os.WSTOPSIG(status) in _JOB_STOPS:
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def _hand_over(child: int, session: str, command: Sequence[str]) -> tuple[LifeId, LinkClient] | tuple[None, None]:
+    """Start the link that hands over the server's kernel files; nothing where its life cannot be told."""
+    from guard.kernel import identity
+    from guard.kernel.reader import Reader
+    from guard.link.client import LinkClient, LinkSettings
+    from guard.link.handover import Handover, Who, gather
+    from guard.link.protocol import Role
+    from guard.model import LifeId, Unknown
+
+    reader = Reader()
+    boot_id, start_ticks = identity.boot_id(reader), identity.start_ticks(reader, child)
+    if isinstance(boot_id, Unknown) or isinstance(start_ticks, Unknown):
+        return None, None
+    life = LifeId(boot_id.value, child, start_ticks.value, session)
+    who = Who(
+        name=model_name(command),
+        life=life,
+        parent_session=None,
+        command=" ".join(command),
+        role=Role.RUNNER,
+    )
+
+    def make_handover() -> Handover:
+        return gather(reader, who, pid=child)
+
+    link = LinkClient(LinkSettings(socket_path(shared_directory())), make_handover, lambda _notice: None)
+    link.start()
+    return life, link
+
+
+def _say_end(link: LinkClient, life: LifeId, status: int) -> None:
+    from guard.link.protocol import ChildExit
+
+    link.send(ChildExit(life, status), within_seconds=_FAREWELL_SECONDS)
+
+
+def _end_like(status: int, mask: Mask) -> int:
+    """Give the server's exit status, or end by the signal that killed it."""
+    if not os.WIFSIGNALED(status):
+        return os.WEXITSTATUS(status)
+    number = os.WTERMSIG(status)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if os.getpid() != 1:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if number not in (signal.SIGKILL, signal.SIGSTOP):
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask - {number})
+    return 128 + number
