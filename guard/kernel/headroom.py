@@ -94,7 +94,7 @@ def _kernel_v2(stat: Mapping[str, int]) -> int:
     if kernel is None:
         kernel = sum(stat.get(name, 0) for name in _KERNEL_PARTS)
     else:
-        kernel -= stat.get("slab_reclaimable", 0)
+        kernel = max(0, kernel - stat.get("slab_reclaimable", 0))
     return kernel + stat.get("sock", 0) + stat.get("hugetlb", 0)
 
 
