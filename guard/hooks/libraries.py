@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 # The defining module is awaited, not the package: what the package re-exports is then ours from the start.
 LIBRARIES = (
     ("asyncio.base_events", "asyncio_errors"),
+    ("multiprocessing.util", "worker_processes"),
     ("torch.serialization", "torch_load"),
     ("torch.nn.modules.module", "module_to"),
     ("safetensors", "safe_open"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from guard.hooks.patching import Finishable, Patches, around
+from guard.hooks.patching import Finishable, Patches, marked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +48,7 @@ def install(keeper: Keeper, module: ModuleType) -> Callable[[], None]:
         )
 
     patches = Patches()
-    patches.set(module.Module, "to", around(original, "Module.to", begin))
+    patches.set(module.Module, "to", marked(keeper, original, "Module.to", begin))
     return patches.undo
 
 

@@ -14,6 +14,8 @@ from guard.fence import fence
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from guard.keeper import Keeper
+
     Begin = Callable[[tuple[Any, ...], dict[str, Any]], "Finishable | None"]
 
 
@@ -50,6 +52,15 @@ class Finishable(Protocol):
 
     def finish(self) -> None:
         """End the mark."""
+
+
+def marked(keeper: Keeper, original: Callable[..., Any], where: str, begin: Begin) -> Callable[..., Any]:
+    """Wrap as `around` does; `begin` is asked only while a mark would be kept."""
+
+    def begin_if_kept(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Finishable | None:
+        return begin(args, kwargs) if keeper.marking else None
+
+    return around(original, where, begin_if_kept)
 
 
 def around(original: Callable[..., Any], where: str, begin: Begin) -> Callable[..., Any]:

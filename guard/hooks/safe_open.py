@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from guard.fence import fence
 from guard.hooks.loads_in_flight import LoadMark, begin_load, current_load
-from guard.hooks.patching import Finishable, Patches, around
+from guard.hooks.patching import Finishable, Patches, marked
 from guard.hooks.safetensors_header import Shard, read_shard
 
 if TYPE_CHECKING:
@@ -140,5 +140,5 @@ def install(keeper: Keeper, module: ModuleType) -> Callable[[], None]:
         ("get_tensors", watch.ask),
     ):
         if hasattr(target, name):  # get_tensors exists since 0.8
-            patches.set(target, name, around(getattr(target, name), _LABEL, begin))
+            patches.set(target, name, marked(keeper, getattr(target, name), _LABEL, begin))
     return patches.undo

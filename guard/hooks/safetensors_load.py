@@ -11,7 +11,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from guard.hooks.loads_in_flight import begin_load, current_load
-from guard.hooks.patching import Finishable, Patches, around
+from guard.hooks.patching import Finishable, Patches, marked
 from guard.hooks.safetensors_header import read_shard
 
 if TYPE_CHECKING:
@@ -43,5 +43,5 @@ def install(keeper: Keeper, module: ModuleType) -> Callable[[], None]:
         ("load_model", file_at(1, "safetensors.torch.load_model")),
         ("load", begin_bytes),
     ):
-        patches.set(module, name, around(getattr(module, name), f"safetensors.torch.{name}", begin))
+        patches.set(module, name, marked(keeper, getattr(module, name), f"safetensors.torch.{name}", begin))
     return patches.undo

@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from guard.hooks.patching import Finishable, Patches, around
+from guard.hooks.patching import Finishable, Patches, marked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,7 @@ def install(keeper: Keeper, module: ModuleType) -> Callable[[], None]:
 
     patches = Patches()
     original = module.load
-    wrapper = around(original, "torch.load", begin)
+    wrapper = marked(keeper, original, "torch.load", begin)
     patches.set(module, "load", wrapper)
     package = sys.modules.get("torch")
     if getattr(package, "load", None) is original:
