@@ -16,7 +16,7 @@ from sidecar.board import Board, Incident
 from sidecar.clock import Clock, SystemClock
 from sidecar.outputs import answers, metrics, page, status
 from sidecar.outputs.answers import HealthAnswer, Question
-from sidecar.outputs.shape import Json, encode, incident_document, incident_in_full
+from sidecar.outputs.shape import Json, clean, encode, incident_document, incident_in_full
 from sidecar.outputs.stream import STREAMING, EventStream, StreamLimits
 from sidecar.sample import Instant
 
@@ -106,7 +106,7 @@ class _Pages:
         if "application/json" in request.headers.get("Accept", ""):
             return _json(answers.explain(answer, self._board), answer.status)
         text = answers.verbose(answer, self._board) if "verbose" in request.query else answer.line()
-        return web.Response(text=text + "\n", status=answer.status)
+        return web.Response(text=clean(text) + "\n", status=answer.status)
 
     async def page(self, _request: web.Request) -> web.Response:
         """Show the page for people."""

@@ -21,6 +21,7 @@ from sidecar.detect.values import CannotTell, Finding, Severity
 from sidecar.health.values import State
 from sidecar.outputs import answers
 from sidecar.outputs.metrics_table import TABLE
+from sidecar.outputs.shape import clean
 from sidecar.outputs.status import operations
 from sidecar.sample import Instant, LevelSample, NodeSample, ProcessSample, Sample, SightKind
 from sidecar.verdict.values import EndClass
@@ -62,6 +63,7 @@ class _Series:
 
     def put(self, name: str, labels: tuple[str, ...], value: float | None) -> None:
         """Add one gauge or counter value; None adds nothing."""
+        labels = tuple(map(clean, labels))
         if value is None or (name, labels) in self._seen:
             return
         self._seen.add((name, labels))
@@ -77,7 +79,7 @@ class _Series:
         for bound, count in zip((*PROBE_BOUNDS_SECONDS, inf), tally.buckets, strict=True):
             total += count
             buckets.append(("+Inf" if bound == inf else str(bound), total))
-        family.add_metric(labels, buckets, tally.sum_seconds)
+        family.add_metric(tuple(map(clean, labels)), buckets, tally.sum_seconds)
 
 
 class BoardCollector(Collector):

@@ -15,7 +15,7 @@ import msgspec
 
 from guard.model import LifeId
 from sidecar.board import Event, Incident
-from sidecar.outputs.shape import encode, incident_document, incident_from, plain
+from sidecar.outputs.shape import clean, encode, incident_document, incident_from, plain
 from sidecar.sample import Instant
 
 _EVENTS_LOADED: Final = 500
@@ -150,19 +150,14 @@ def write(connection: sqlite3.Connection, pending: Pending, boot_id: str) -> Non
         connection.executemany(
             "INSERT INTO samples (boot_id, model, wall_s, monotonic_s, row) VALUES (?,?,?,?,?)",
             [
-                (boot_id, _text(one.model), one.at.wall_s, one.at.monotonic_s, one.row.decode())
+                (boot_id, clean(one.model), one.at.wall_s, one.at.monotonic_s, one.row.decode())
                 for one in pending.samples
             ],
         )
         connection.executemany(
             "INSERT OR REPLACE INTO judge (model, boot_id, memory) VALUES (?,?,?)",
-            [(_text(model), boot_id, memory.decode()) for model, memory in pending.judges.items()],
+            [(clean(model), boot_id, memory.decode()) for model, memory in pending.judges.items()],
         )
-
-
-def _text(value: str) -> str:
-    """A text that SQLite takes: no lone surrogates."""
-    return value.encode("utf-8", "replace").decode()
 
 
 def _event_row(event: Event, boot_id: str) -> tuple[object, ...]:
@@ -170,11 +165,11 @@ def _event_row(event: Event, boot_id: str) -> tuple[object, ...]:
     return (
         event.id,
         boot_id,
-        _text(event.model),
+        clean(event.model),
         at.wall_s,
         at.monotonic_s,
-        _text(event.kind),
-        _text(event.text),
+        clean(event.kind),
+        clean(event.text),
         fields,
     )
 
@@ -188,7 +183,7 @@ def _write_incident(connection: sqlite3.Connection, row: IncidentRow) -> None:
     incident = row.incident
     document = encode(incident_document(incident)).decode()
     last = None if incident.last_sample is None else encode(plain(incident.last_sample)).decode()
-    key = _text(incident.id)
+    key = clean(incident.id)
     known = connection.execute("SELECT 1 FROM incidents WHERE id=?", (key,)).fetchone()
     if known:
         connection.execute(
@@ -199,13 +194,13 @@ def _write_incident(connection: sqlite3.Connection, row: IncidentRow) -> None:
         return
     connection.execute(
         "INSERT INTO incidents (id, model, wall_s, document, last_sample, series) VALUES (?,?,?,?,?,?)",
-        (key, _text(incident.model), incident.at.wall_s, document, last, row.series),
+        (key, clean(incident.model), incident.at.wall_s, document, last, row.series),
     )
     if incident.main:
         connection.execute(
             "INSERT INTO counters (model, cause, count) VALUES (?,?,1) "
             "ON CONFLICT (model, cause) DO UPDATE SET count=count+1",
-            (_text(incident.model), incident.verdict.end_class.value),
+            (clean(incident.model), incident.verdict.end_class.value),
         )
 
 
@@ -239,7 +234,7 @@ def load(connection: sqlite3.Connection, boot_id: str) -> Loaded:
     return Loaded(
         ends=read_ends(connection),
         last_event_id=connection.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()[0],
-        events=tuple(one for row in reversed(rows) if (one := _event(row)) is not None),
+        events=tuple(event for row in reversed(rows) if (event := _event(row)) is not None),
         incidents=tuple(incidents[:_INCIDENTS_LOADED]),
         lives=frozenset(one.life for one in incidents),
         judges={model: memory.encode() for model, memory in judges},

@@ -59,8 +59,13 @@ def _names(kind: type) -> tuple[str, ...]:
     return tuple(item.name for item in fields(kind))
 
 
+def clean(text: str) -> str:
+    """A text that UTF-8 can hold: lone surrogates (odd file names, as os.fsdecode gives them) become "?"."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
 def encode(document: object) -> bytes:
-    """Turn a document of `plain` values into one line of JSON. Lone surrogates (odd file names) become "?"."""
+    """Turn a document of `plain` values into one line of JSON."""
     try:
         return msgspec.json.encode(document)
     except UnicodeEncodeError:
@@ -69,7 +74,7 @@ def encode(document: object) -> bytes:
 
 def _clean(value: object) -> object:
     if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode("utf-8")
+        return clean(value)
     if isinstance(value, Mapping):
         return {_clean(key): _clean(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
