@@ -47,7 +47,10 @@ _FAULT_WINDOW: Final = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Squeeze:
-    """What was measured: the `share` (of wall time stalled, 0 where faults told it) over `window_seconds`."""
+    """What was measured: the `share` (of wall time stalled, 0 where faults told it) over `window_seconds`.
+
+    `missing`: pressure files that could not be read, so that faults alone had to tell.
+    """
 
     pressure: Pressure
     because: tuple[str, ...]
@@ -82,8 +85,7 @@ def measure(history: History) -> Reading[Squeeze]:
         signs.append(faults.value.sign)
     if blind:
         signs.extend(_high(history, level))
-    missing = blind if isinstance(faults, Known) else (*blind, faults)
-    return Known(_worst(signs, missing))
+    return Known(_worst(signs, blind))
 
 
 def _worst(signs: list[_Sign], missing: tuple[Unknown, ...]) -> Squeeze:

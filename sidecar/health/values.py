@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
-from guard.model import Operation, Reading
+from guard.model import Operation, Reading, Unknown, Why
 from sidecar.sample import Instant, ProbeResult
 
 
@@ -57,6 +58,12 @@ class Rules:
     """Nothing extends leniency past this: 'reclaiming' for five minutes without one answer is a livelock."""
 
 
+NO_PROBE: Final = Unknown(Why.MISSING, "probe", None, "no probe is set for this model")
+"""`HealthEvidence.probe` where nobody probes the model; any other Unknown means that no answer is there yet."""
+
+_NO_OPERATION: Final = Unknown(Why.MISSING, "operation in flight")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthEvidence:
     """What is known of one model at one instant. Each reading may be unknown."""
@@ -70,6 +77,8 @@ class HealthEvidence:
     kernel_progress: Reading[Progress]  # CPU time, faults served, io, RSS moved since the last tick
     loop_progress: Reading[Progress]  # serving-loop tokens from the guard; Unknown without the guard
     operation: Operation | None  # in flight now, from the black box
+    operation_progress: Reading[Progress] = _NO_OPERATION  # its own words: item, bytes done, time of update
+    session: str | None = None  # of the main process: another one is another life
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

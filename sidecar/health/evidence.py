@@ -1,0 +1,124 @@
+"""From a model's history to the evidence that the judge takes. Each reading says why, where it is unknown.
+
+Progress of the serving loop is told by beats: one named "loop", or "loop." and anything, is the serving loop's own and
+its silence counts; any other (requests, tokens) shows progress where it moves, but an idle server has none to count.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from guard.model import Known, Operation, Reading, Unknown, Why
+from sidecar.detect.squeeze import measure
+from sidecar.health.values import HealthEvidence, Pressure, Progress
+from sidecar.history import Begun, History, Work
+from sidecar.sample import Sample
+
+KERNEL_WINDOW_SECONDS: Final = 5.0
+"""At 400 IOPS a stalled process still serves thousands of faults in this time."""
+LOOP_WINDOW_SECONDS: Final = 10.0
+"""A loop that ticks more than once a second and thrashes was late by 2 s at worst; ten is a standstill."""
+
+_TICKS_PER_SECOND: Final = 100  # USER_HZ, part of the ABI on every architecture but alpha and ia64
+_LEAST_PER_SECOND: Final = {
+    Work.CPU_TICKS: 0.02 * _TICKS_PER_SECOND,  # 2 % of a core: more than heartbeat threads take
+    Work.MAJOR_FAULTS: 5.0,
+    Work.READ_BYTES: float(256 << 10),
+}
+_LEAST_RSS_CHANGE: Final = 1 << 20  # bytes over the window, either way
+
+
+def gather(history: History) -> HealthEvidence:
+    """Derive all evidence of the latest instant."""
+    sample = history.latest
+    main = next((one for one in sample.processes if one.main), None)
+    squeeze = measure(history)
+    operation = max(history.points[-1].begun, key=lambda one: one.operation.updated_monotonic_s, default=None)
+    return HealthEvidence(
+        at=sample.at,
+        alive=Unknown(Why.HIDDEN, "the main process") if main is None else Known(main.alive),
+        probe=sample.probe,
+        probe_in_flight_since=sample.probe_in_flight_since,
+        pressure=squeeze if isinstance(squeeze, Unknown) else _pressure(squeeze.value.pressure, squeeze.value.missing),
+        pressure_because=() if isinstance(squeeze, Unknown) else squeeze.value.because,
+        kernel_progress=_kernel_progress(history),
+        loop_progress=_loop_progress(history),
+        operation=None if operation is None else operation.operation,
+        operation_progress=_operation_progress(history, operation),
+        session=None if main is None else main.life.session,
+    )
+
+
+def _pressure(pressure: Pressure, missing: tuple[Unknown, ...]) -> Reading[Pressure]:
+    """No sign of pressure with an input missing is not the same as none."""
+    return missing[0] if missing and pressure is Pressure.NONE else Known(pressure)
+
+
+def _sessions(sample: Sample) -> tuple[str, ...]:
+    return tuple(one.life.session for one in sample.processes if one.alive)
+
+
+def _kernel_progress(history: History) -> Reading[Progress]:
+    """MOVING as soon as one counter of one process moves; STILL only where CPU time of all could be read."""
+    blind: Unknown | None = None
+    sessions = _sessions(history.latest)
+    for session in sessions:
+        for work, least in _LEAST_PER_SECOND.items():
+            rate = history.work_rate(session, work, KERNEL_WINDOW_SECONDS)
+            if isinstance(rate, Known) and rate.value.per_second >= least:
+                return Known(Progress.MOVING)
+            if isinstance(rate, Unknown) and work is Work.CPU_TICKS:
+                blind = rate
+        if _rss_moved(history, session):
+            return Known(Progress.MOVING)
+    if not sessions:
+        return Unknown(Why.HIDDEN, "processes of the model")
+    return Known(Progress.STILL) if blind is None else blind
+
+
+def _rss_moved(history: History, session: str) -> bool:
+    window = history.window(KERNEL_WINDOW_SECONDS)
+    then, now = window[0].process(session), window[-1].process(session)
+    if then is None or now is None:
+        return False
+    before, after = then.work[Work.RSS_BYTES], now.work[Work.RSS_BYTES]
+    if isinstance(before, Unknown) or isinstance(after, Unknown):
+        return False
+    return abs(after.value - before.value) >= _LEAST_RSS_CHANGE
+
+
+def _loop_progress(history: History) -> Reading[Progress]:
+    window = history.window(LOOP_WINDOW_SECONDS)
+    watched = False
+    for process in window[-1].processes:
+        then = next((found for point in window[:-1] if (found := point.process(process.session)) is not None), None)
+        for name, beats in process.beats.items():
+            if beats > (beats if then is None else then.beats.get(name, 0)):
+                return Known(Progress.MOVING)
+            watched = watched or _is_loop(name)
+    if not watched:
+        return Unknown(Why.MISSING, "beat named loop", None, "the server reports no loop tokens")
+    if not history.covers(LOOP_WINDOW_SECONDS):
+        return Unknown(Why.NOT_SAMPLED, "beat named loop", None, "not watched for long enough")
+    return Known(Progress.STILL)
+
+
+def _is_loop(name: str) -> bool:
+    return name == "loop" or name.startswith("loop.")
+
+
+def _operation_progress(history: History, latest: Begun | None) -> Reading[Progress]:
+    """MOVING if it began within the window or says something new; its silence proves nothing by itself."""
+    if latest is None:
+        return Unknown(Why.MISSING, "operation in flight")
+    window = history.window(LOOP_WINDOW_SECONDS)
+    then = next((one for one in window[0].begun if one.key == latest.key), None)
+    if len(window) > 1 and (then is None or _words(then.operation) != _words(latest.operation)):
+        return Known(Progress.MOVING)
+    if not history.covers(LOOP_WINDOW_SECONDS):
+        return Unknown(Why.NOT_SAMPLED, "operation in flight", None, "not watched for long enough")
+    return Known(Progress.STILL)
+
+
+def _words(operation: Operation) -> tuple[str | None, int | None, float]:
+    return operation.item, operation.bytes_done, operation.updated_monotonic_s

@@ -1,0 +1,190 @@
+"""The judge: where on each axis of the table the evidence lies, and the answer of the row that fits.
+
+Theory of operation
+    * Patience has two bounds. The credit runs from the last sign of the serving loop (tokens, or a late answer) and
+      is refilled by the next; kernel counters keep the model alive within it but never refill it. The cap runs from
+      the moment the plain rule failed the model without one answer since, and nothing but an answer restarts it.
+    * Pressure that comes and goes restarts neither: both run on while it is away.
+    * Work that the guard declares is excused while it is within its bound: `at_most_seconds`, or for a load the
+      start-up time since its own words last moved, as long as bytes or memory move. Calls that hold the GIL for
+      minutes (safetensors.torch.load of bytes, torch.jit.load) say nothing themselves; their memory moves.
+    * Time comes from `evidence.at.monotonic_s` alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from guard.model import Known, Operation, OperationKind, Reading, Unknown
+from sidecar.health.memory import JudgeMemory, count, in_flight_failures, of_this_life, standing
+from sidecar.health.table import Case, Leniency, Life, Movement, Row, Squeeze, Standing, Work, look_up
+from sidecar.health.values import HealthEvidence, Judgement, Pressure, Progress, Rules
+from sidecar.units import human_bytes, human_seconds, human_share
+
+__all__ = ["JudgeMemory", "judge"]
+
+READY_AFTER_ANSWERS: Final = 2
+"""In-time answers in a row before a model that shed load is ready again; one may be luck between two stalls."""
+
+_SQUEEZE: Final = {
+    Pressure.NONE: Squeeze.NONE,
+    Pressure.RECLAIM: Squeeze.RECLAIM,
+    Pressure.THRASH: Squeeze.THRASH,
+}
+
+
+def judge(memory: JudgeMemory, evidence: HealthEvidence, rules: Rules) -> tuple[JudgeMemory, Judgement]:
+    """Judge one instant. Start with `JudgeMemory()`; give back the memory that this returns at the next instant."""
+    memory = _note_pressure(of_this_life(memory, evidence), evidence)
+    memory = _note_work(memory, evidence.operation, evidence)
+    work = _work(memory, evidence, rules)
+    memory = count(memory, evidence, rules, excused=work is not Work.NONE)
+    stands = standing(memory, evidence, rules)
+    if stands is Standing.FAILED and memory.failed_s is None:
+        memory = replace(memory, failed_s=evidence.at.monotonic_s)
+    case = Case(
+        life=Life.DEAD if evidence.alive == Known(value=False) else Life.ALIVE,
+        work=work,
+        standing=stands,
+        squeeze=_squeeze(memory, evidence, rules),
+        movement=_movement(evidence),
+        leniency=_leniency(memory, evidence, rules),
+    )
+    row = look_up(case)
+    memory = _note_readiness(memory, row, case)
+    return memory, _judgement(memory, evidence, rules, (case, row))
+
+
+def _note_pressure(memory: JudgeMemory, evidence: HealthEvidence) -> JudgeMemory:
+    pressed = isinstance(evidence.pressure, Known) and evidence.pressure.value is not Pressure.NONE
+    return replace(memory, pressed_s=evidence.at.monotonic_s) if pressed else memory
+
+
+def _note_work(memory: JudgeMemory, operation: Operation | None, evidence: HealthEvidence) -> JudgeMemory:
+    if operation is None:
+        return replace(memory, work=None, work_s=None, work_moved_s=None)
+    now, name = evidence.at.monotonic_s, f"{operation.kind} {operation.label} {operation.started_monotonic_s}"
+    if name != memory.work:
+        return replace(memory, work=name, work_s=now, work_moved_s=now)
+    return replace(memory, work_moved_s=now) if evidence.operation_progress == Known(Progress.MOVING) else memory
+
+
+def _work(memory: JudgeMemory, evidence: HealthEvidence, rules: Rules) -> Work:
+    """Tell excused work. Times are the judge's own: the model's clock may be in another time namespace."""
+    operation, now = evidence.operation, evidence.at.monotonic_s
+    if operation is None or memory.work_s is None or memory.work_moved_s is None:
+        return Work.NONE
+    bound = operation.at_most_seconds
+    if bound is not None and now - memory.work_s > bound:
+        return Work.NONE
+    if operation.kind is OperationKind.BUSY:
+        return Work.NONE if bound is None else Work.BUSY
+    moves = Known(Progress.MOVING) in (evidence.operation_progress, evidence.kernel_progress)
+    within = bound is not None or now - memory.work_moved_s <= rules.startup_seconds
+    return Work.LOADING if within and (moves or now == memory.work_moved_s) else Work.NONE
+
+
+def _squeeze(memory: JudgeMemory, evidence: HealthEvidence, rules: Rules) -> Squeeze:
+    if isinstance(evidence.pressure, Unknown):
+        return Squeeze.UNKNOWN
+    squeeze = _SQUEEZE[evidence.pressure.value]
+    if squeeze is Squeeze.NONE and memory.pressed_s is not None:
+        since = evidence.at.monotonic_s - memory.pressed_s
+        return Squeeze.JUST_ENDED if since <= rules.period_seconds + rules.timeout_seconds else Squeeze.NONE
+    return squeeze
+
+
+def _movement(evidence: HealthEvidence) -> Movement:
+    if isinstance(evidence.loop_progress, Known):
+        return Movement.MOVING if evidence.loop_progress.value is Progress.MOVING else Movement.LOOP_STILL
+    if isinstance(evidence.kernel_progress, Known):
+        return Movement.MOVING if evidence.kernel_progress.value is Progress.MOVING else Movement.STILL
+    return Movement.UNKNOWN
+
+
+def _credit_left(memory: JudgeMemory, evidence: HealthEvidence, rules: Rules) -> float:
+    """Seconds of patience left: the credit, or what is left of the cap if that is less."""
+    if memory.failed_s is None:
+        return min(rules.credit_seconds, rules.cap_seconds)
+    now = evidence.at.monotonic_s
+    refilled = memory.failed_s if memory.loop_s is None else max(memory.failed_s, memory.loop_s)
+    return max(0.0, min(rules.credit_seconds - (now - refilled), rules.cap_seconds - (now - memory.failed_s)))
+
+
+def _leniency(memory: JudgeMemory, evidence: HealthEvidence, rules: Rules) -> Leniency:
+    if memory.failed_s is not None and evidence.at.monotonic_s - memory.failed_s >= rules.cap_seconds:
+        return Leniency.CAP_SPENT
+    return Leniency.LEFT if _credit_left(memory, evidence, rules) > 0 else Leniency.CREDIT_SPENT
+
+
+def _note_readiness(memory: JudgeMemory, row: Row, case: Case) -> JudgeMemory:
+    begun = case.standing in (Standing.ANSWERS, Standing.UNPROBED) and case.work is not Work.LOADING
+    started = memory.started or begun
+    if not row.ready:
+        return replace(memory, started=started, shed=memory.started)
+    back = memory.answers >= READY_AFTER_ANSWERS or case.standing is Standing.UNPROBED
+    return replace(memory, started=started, shed=memory.shed and not back)
+
+
+def _judgement(memory: JudgeMemory, evidence: HealthEvidence, rules: Rules, found: tuple[Case, Row]) -> Judgement:
+    case, row = found
+    return Judgement(
+        at=evidence.at,
+        state=row.state,
+        live=row.live,
+        ready=row.ready and memory.started and not memory.shed,
+        started=memory.started,
+        reasons=(row.why, *_details(memory, evidence, rules, case)),
+        credit_left_seconds=_credit_left(memory, evidence, rules),
+        degraded=tuple(f"{name}: {value}" for name, value in _inputs(evidence) if isinstance(value, Unknown)),
+    )
+
+
+def _inputs(evidence: HealthEvidence) -> tuple[tuple[str, Reading[object]], ...]:
+    return (
+        ("life of the main process", evidence.alive),
+        ("answers of the model", evidence.probe),
+        ("memory pressure", evidence.pressure),
+        ("progress by kernel counters", evidence.kernel_progress),
+        ("progress by loop tokens", evidence.loop_progress),
+    )
+
+
+def _details(memory: JudgeMemory, evidence: HealthEvidence, rules: Rules, case: Case) -> tuple[str, ...]:
+    """Give the numbers behind the row, as sentences."""
+    said = [_probe_words(memory, evidence, rules), *evidence.pressure_because]
+    if evidence.operation is not None:
+        said.append(_operation_words(evidence.operation, memory, evidence))
+    if case.standing is Standing.FAILED and memory.failed_s is not None:
+        without = evidence.at.monotonic_s - memory.failed_s
+        said.append(
+            f"{human_seconds(_credit_left(memory, evidence, rules))} of patience left; failed by the plain rule for "
+            f"{human_seconds(without)}, at most {human_seconds(rules.cap_seconds)} are ever excused"
+        )
+    if memory.shed:
+        said.append(f"ready again after {READY_AFTER_ANSWERS} answers in time")
+    return tuple(one for one in said if one)
+
+
+def _probe_words(memory: JudgeMemory, evidence: HealthEvidence, rules: Rules) -> str:
+    failures = memory.failures + in_flight_failures(memory, evidence, rules)
+    if failures:
+        return f"{failures} probes in a row not answered in time, {rules.failure_threshold} fail it"
+    if isinstance(evidence.probe, Known):
+        return f"last probe: {evidence.probe.value.outcome}, {human_seconds(evidence.probe.value.latency_seconds)}"
+    return ""
+
+
+def _operation_words(operation: Operation, memory: JudgeMemory, evidence: HealthEvidence) -> str:
+    words = [f"{operation.kind} in flight: {operation.label}"]
+    if operation.file:
+        words.append(f"of {operation.file}")
+    if operation.bytes_expected and operation.bytes_done is not None:
+        share = human_share(operation.bytes_done / operation.bytes_expected)
+        words.append(f"{human_bytes(operation.bytes_done)} of {human_bytes(operation.bytes_expected)} ({share})")
+    if memory.work_s is not None:
+        words.append(f"for {human_seconds(evidence.at.monotonic_s - memory.work_s)}")
+    if operation.at_most_seconds is not None:
+        words.append(f"of at most {human_seconds(operation.at_most_seconds)}")
+    return " ".join(words)

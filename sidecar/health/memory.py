@@ -1,0 +1,134 @@
+"""What the judge remembers from one instant to the next, and the plain probe rule that it counts by.
+
+The rule is the kubelet's: a probe every period, failed when not answered with success within the timeout, and the
+model fails after so many failures in a row; one success clears them. A probe that is still in flight counts as the
+plain prober would have counted by then: it would have given up at the timeout and asked again at every period.
+
+Failures under excused work (a load, a declared compile) do not count, and after it the count starts afresh, as the
+kubelet's liveness probe starts after the startup probe.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from guard.model import Known, Unknown, Why
+from sidecar.health.table import Standing
+from sidecar.health.values import HealthEvidence, Progress, Rules
+from sidecar.sample import ProbeOutcome, ProbeResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeMemory:
+    """A value that can be written down and restored: plain fields, times on CLOCK_MONOTONIC in seconds.
+
+    `None` in a time means that it has not happened in this life.
+    """
+
+    session: str | None = None
+    first_s: float | None = None  # first judged
+    last_s: float | None = None  # last judged
+    answered: bool = False  # once in time
+    started: bool = False
+    probe_s: float | None = None  # start of the last probe counted
+    failures: int = 0  # in a row, of finished probes
+    answers: int = 0  # in a row, in time
+    failed_s: float | None = None  # the plain rule has failed it since, without one answer
+    loop_s: float | None = None  # last sign of the serving loop: tokens moved, or a late answer
+    pressed_s: float | None = None  # last under pressure
+    excused_s: float | None = None  # last with excused work
+    work: str | None = None  # the operation last seen in flight
+    work_s: float | None = None  # seen first
+    work_moved_s: float | None = None  # its own words last moved
+    shed: bool = False  # was ready, gave it up, and has not answered often enough since
+
+
+def of_this_life(memory: JudgeMemory, evidence: HealthEvidence) -> JudgeMemory:
+    """Forget another life, and another boot: there the clock is behind what was remembered."""
+    now, session = evidence.at.monotonic_s, evidence.session
+    other = session is not None and memory.session is not None and session != memory.session
+    if other or (memory.last_s is not None and now < memory.last_s):
+        memory = JudgeMemory()
+    first = now if memory.first_s is None else memory.first_s
+    return replace(memory, session=session or memory.session, first_s=first, last_s=now)
+
+
+def count(memory: JudgeMemory, evidence: HealthEvidence, rules: Rules, *, excused: bool) -> JudgeMemory:
+    """Count the last finished probe, once, and the serving loop's tokens."""
+    now = evidence.at.monotonic_s
+    if excused:
+        memory = replace(memory, excused_s=now, failures=0, failed_s=None)
+    if evidence.loop_progress == Known(Progress.MOVING):
+        memory = replace(memory, loop_s=now)
+    if isinstance(evidence.probe, Unknown) or evidence.probe.value.started.monotonic_s == memory.probe_s:
+        return memory
+    probe = evidence.probe.value
+    memory = replace(memory, probe_s=probe.started.monotonic_s)
+    failures = failures_of(probe, rules)
+    if failures == 0:
+        return replace(memory, answered=True, failures=0, answers=memory.answers + 1, failed_s=None, loop_s=now)
+    if probe.outcome is ProbeOutcome.OK:  # late: no success for the plain rule, but the loop lives
+        memory = replace(memory, loop_s=now, failed_s=None)
+    if memory.excused_s is not None and probe.started.monotonic_s <= memory.excused_s:
+        return replace(memory, answers=0)
+    return replace(memory, failures=memory.failures + failures, answers=0)
+
+
+def failures_of(probe: ProbeResult, rules: Rules) -> int:
+    """Say how many failures a plain prober would have counted by the end of this probe; 0 is a success."""
+    if probe.outcome is ProbeOutcome.OK:
+        return _overdue(probe.latency_seconds, rules)
+    return max(1, _overdue(probe.latency_seconds, rules))
+
+
+def _overdue(seconds: float, rules: Rules) -> int:
+    late = seconds - rules.timeout_seconds
+    return 1 + int(late // rules.period_seconds) if late > 0 else 0
+
+
+def in_flight_failures(memory: JudgeMemory, evidence: HealthEvidence, rules: Rules) -> int:
+    """Say how many failures a plain prober would have counted while the probe in flight has waited."""
+    if evidence.probe_in_flight_since is None:
+        return 0
+    since = evidence.probe_in_flight_since.monotonic_s
+    return _overdue(evidence.at.monotonic_s - _later(since, memory.excused_s), rules)
+
+
+def standing(memory: JudgeMemory, evidence: HealthEvidence, rules: Rules) -> Standing:
+    """Say how the model stands by the plain rule; loop tokens stand in where nobody probes."""
+    if _is_unprobed(memory, evidence, rules):
+        return _standing_by_loop(memory, evidence, rules)
+    failures = memory.failures + in_flight_failures(memory, evidence, rules)
+    if not memory.answered:
+        waited = evidence.at.monotonic_s - _later(_first(memory, evidence), memory.excused_s)
+        return Standing.WAITING if waited < rules.startup_seconds else Standing.FAILED
+    return _by_failures(failures, rules, answered=memory.answers > 0)
+
+
+def _by_failures(failures: int, rules: Rules, *, answered: bool) -> Standing:
+    if failures >= rules.failure_threshold:
+        return Standing.FAILED
+    return Standing.ANSWERS if answered and failures == 0 else Standing.WAVERING
+
+
+def _is_unprobed(memory: JudgeMemory, evidence: HealthEvidence, rules: Rules) -> bool:
+    """Tell a model that nobody probes from one whose first answer is not there yet."""
+    if isinstance(evidence.probe, Known) or evidence.probe_in_flight_since is not None:
+        return False
+    waited = evidence.at.monotonic_s - _first(memory, evidence)
+    return evidence.probe.why is Why.MISSING or waited > 2 * rules.period_seconds
+
+
+def _standing_by_loop(memory: JudgeMemory, evidence: HealthEvidence, rules: Rules) -> Standing:
+    if isinstance(evidence.loop_progress, Unknown) or memory.loop_s is None:
+        return Standing.UNPROBED
+    silent = evidence.at.monotonic_s - _later(memory.loop_s, memory.excused_s)
+    return _by_failures(_overdue(silent, rules), rules, answered=True)
+
+
+def _first(memory: JudgeMemory, evidence: HealthEvidence) -> float:
+    return evidence.at.monotonic_s if memory.first_s is None else memory.first_s
+
+
+def _later(when: float, other: float | None) -> float:
+    return when if other is None else max(when, other)
