@@ -109,6 +109,8 @@ def create(directory: str, session: str, about: bytes) -> MappedBox:
     temporary = Path(directory, f".{session}.new")
     try:
         _make_directory(Path(directory))
+        if path.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
         view = _allocate(temporary)
         try:
             _write_first(view, about)

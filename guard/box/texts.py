@@ -23,6 +23,9 @@ _COMMAND_ROOM: Final = 1024
 _MESSAGE_ROOM: Final = 1024
 _FRAME_ROOM: Final = 200
 _FRAMES: Final = 64
+_FRAMES_KEPT: Final = 6
+_CONTROLS: Final = {code: "\ufffd" for code in range(32) if chr(code) not in "\t\n\r"}
+"""Each would take six bytes in JSON, and none is fit for a log."""
 _FIELDS: Final = 16
 _FIELD_ROOM: Final = 160
 
@@ -63,7 +66,7 @@ def encode_about(life: LifeId, about: BoxAbout, created_wall_s: float) -> bytes:
         )
         if len(payload) <= layout.ABOUT.payload_room:
             return payload
-        room //= 2  # control characters take six bytes each in JSON
+        room //= 2  # quotes and backslashes take two bytes each in JSON
 
 
 def decode_about(payload: bytes) -> About | None:
@@ -83,7 +86,7 @@ def decode_about(payload: bytes) -> About | None:
             command=_text(found["command"]),
         )
         return About(life, about, _number(found["created_wall_s"]))
-    except (KeyError, TypeError):
+    except (KeyError, TypeError, OverflowError):
         return None
 
 
@@ -109,8 +112,8 @@ def encode_failure(failure: Failure) -> bytes:
         )
         if len(payload) <= layout.FAILURES.payload_room:
             return payload
-        if stack:
-            del stack[: len(stack) // 8 + 1]
+        if len(stack) > _FRAMES_KEPT:
+            del stack[: (len(stack) - _FRAMES_KEPT) // 8 + 1]
         elif fields:
             fields.popitem()
         else:
@@ -132,7 +135,7 @@ def decode_failure(payload: bytes) -> Failure | None:
             stack=tuple(_text(line) for line in found["stack"]),
             fields=_fields(found["fields"]),
         )
-    except (KeyError, TypeError):
+    except (KeyError, TypeError, OverflowError):
         return None
 
 
@@ -150,8 +153,8 @@ def _load(payload: bytes) -> Mapping[str, Any]:
 
 
 def _cut(text: str, room: int) -> str:
-    """A text that is valid UTF-8 and fits."""
-    return layout.fit_head(str(text), room).decode()
+    """A text that is valid UTF-8 without control characters and fits."""
+    return layout.fit_head(str(text)[: room + 1].translate(_CONTROLS), room).decode()
 
 
 def _scalar(value: object) -> Scalar:

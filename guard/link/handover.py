@@ -11,7 +11,7 @@ from typing import Final
 from guard.kernel import locate, memcg
 from guard.kernel.reader import Reader
 from guard.kernel.values import Chain, LevelPath
-from guard.link.protocol import MOST_DESCRIPTORS, MOST_LEVELS, Hello, LevelNote, Role, cut_command
+from guard.link.protocol import MOST_DESCRIPTORS, MOST_LEVELS, Hello, LevelNote, Role, cut_command, cut_name
 from guard.model import LifeId, Unknown
 
 PROCESS_FILES: Final = ("status", "stat", "statm", "io")
@@ -73,7 +73,7 @@ def gather(reader: Reader, who: Who, *, pid: int | None = None, box_fd: int | No
             levels.append(LevelNote(level.name, level.version, depth))
         opened.pop_all()
     hello = Hello(
-        name=who.name,
+        name=cut_name(who.name),
         life=who.life,
         parent_session=who.parent_session,
         command=cut_command(who.command),

@@ -141,6 +141,11 @@ def decode(raw: bytes) -> Message | None:
     return None if read is None else read(fields)
 
 
+def cut_name(name: str) -> str:
+    """A model's name that fits a `Hello`."""
+    return name[:_NAME_LENGTH]
+
+
 def cut_command(command: str) -> str:
     """A command line that fits a `Hello`."""
     return command[:_COMMAND_LENGTH]
