@@ -27,8 +27,10 @@ from needs import Need, cuda_needs, torch_files
 
 SOURCES = Path(__file__).parent / "csrc"
 STAMP = "oomguard-stubs.stamp"
-CFLAGS = ("-std=gnu11", "-O1", "-g", "-fPIC", "-Wall", "-Wextra", "-Werror", "-fno-builtin")
-CUDA_ERROR_NO_DEVICE = 100  # what an unwritten CUDA function answers; the other libraries also take it as an error
+CFLAGS = ("-std=gnu11", "-O1", "-g", "-fPIC", "-Wall", "-Wextra", "-Werror", "-fno-builtin", "-fvisibility=hidden")
+UNWRITTEN = {"cudart": 801, "cuda": 801, "nvidia-ml": 3, "cublas": 0, "cublasLt": 0}
+"""What functions answer that are not written by hand: "not supported", or success where nothing is computed."""
+UNWRITTEN_ELSEWHERE = 1  # an error in every library of NVIDIA's
 LATE = ("libnvidia-ml.so.1",)  # opened by name at run time, so no ELF file names them
 
 
@@ -47,7 +49,8 @@ def _loadable(soname: str) -> bool:
 def _stamp(files: Iterable[Path]) -> str:
     """Everything the result depends on: our sources, and which torch libraries (size, time of change)."""
     digest = hashlib.sha256()
-    for source in sorted((*SOURCES.iterdir(), *Path(__file__).parent.glob("*.py"))):
+    here = Path(__file__).parent
+    for source in sorted((*SOURCES.glob("*/*"), here / "build.py", here / "needs.py")):
         digest.update(source.name.encode() + b"\0" + source.read_bytes())
     for path in files:
         status = path.stat()
@@ -75,29 +78,35 @@ def _exported(object_file: Path) -> set[str]:
     return {line.split()[-1] for line in listing.splitlines() if line.strip()}
 
 
-def _link(need: Need, work: Path, target: Path) -> None:
-    """One library: its hand-written part, if there is one, and an error for every other symbol torch wants."""
-    stem = need.soname.split(".")[0].removeprefix("lib")
-    objects: list[str] = []
-    written: set[str] = set()
-    source = SOURCES / f"{stem}.c"
-    if source.exists():
-        compiled = work / f"{stem}.o"
+def _compile(stem: str, work: Path) -> list[Path]:
+    """Compile the hand-written part of a library, if there is one, with the cards that all of them share."""
+    own = sorted((SOURCES / stem).glob("*.c"))
+    objects = []
+    for source in (*own, SOURCES / "card" / "card.c") if own else ():
+        compiled = work / f"{stem}-{source.stem}.o"
         _run("gcc", *CFLAGS, "-c", str(source), "-o", str(compiled))
-        objects.append(str(compiled))
-        written = _exported(compiled)
+        objects.append(compiled)
+    return objects
+
+
+def _link(need: Need, work: Path, target: Path) -> None:
+    """One library: its hand-written part, and a fixed answer for every other symbol that torch wants."""
+    stem = need.soname.split(".")[0].removeprefix("lib")
+    objects = _compile(stem, work)
+    written = {name for compiled in objects for name in _exported(compiled)}
+    answer = UNWRITTEN.get(stem, UNWRITTEN_ELSEWHERE)
     rest = work / f"{stem}-rest.c"
-    unwritten = sorted(need.symbols - written)
-    rest.write_text("".join(f"int {name}(void) {{ return {CUDA_ERROR_NO_DEVICE}; }}\n" for name in unwritten))
+    exported = '__attribute__((visibility("default")))'
+    names = sorted(need.symbols - written)
+    rest.write_text("".join(f"{exported} int {name}(void) {{ return {answer}; }}\n" for name in names))
     flags = [f"-Wl,-soname,{need.soname}"]
     if need.version:
         script = work / f"{stem}.map"
         script.write_text(f"{need.version} {{ global: *; }};\n")
         flags.append(f"-Wl,--version-script={script}")
-    built = work / need.soname
-    _run("gcc", *CFLAGS, "-shared", *flags, *objects, str(rest), "-o", str(built), "-lpthread")
-    shutil.copyfile(built, target / f".{need.soname}")
-    (target / f".{need.soname}").rename(target / need.soname)  # a process that has the old one mapped keeps it
+    built = target / f".{need.soname}"
+    _run("gcc", *CFLAGS, "-shared", *flags, *map(str, objects), str(rest), "-o", str(built), "-lpthread")
+    built.rename(target / need.soname)  # a process that has the old one mapped keeps it
 
 
 def build(site: Path) -> str:
