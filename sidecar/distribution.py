@@ -30,6 +30,14 @@ def imported_packages() -> Mapping[str, Path]:
     }
 
 
+def release() -> str:
+    """Give the release that is installed; empty in a plain checkout."""
+    try:
+        return metadata.version(DISTRIBUTION)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
 def complaint(files: Mapping[str, Path]) -> str | None:
     """Say in one line which package is not ours and whose it is; None if all is well."""
     roots = {file.parent.parent for file in files.values()}

@@ -6,12 +6,16 @@ file, OOMGUARD_HEALTH_PERIOD_SECONDS in the environment and --health-period-seco
 
 from __future__ import annotations
 
+import ast
+import inspect
 import math
 import re
+import textwrap
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import StrEnum
+from itertools import pairwise
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -55,6 +59,23 @@ def keys() -> tuple[Key, ...]:
     return tuple(_keys(Settings(), ""))
 
 
+def documentation() -> Mapping[str, str]:
+    """Give the docstring of each key, in one line, as it stands beside the field."""
+    docs: dict[str, str] = {}
+    for group, prefix in ((Settings(), ""), *((getattr(Settings(), name), f"{name}.") for name in _groups())):
+        tree = ast.parse(textwrap.dedent(inspect.getsource(type(group)))).body[0]
+        assert isinstance(tree, ast.ClassDef), "the source of a class"
+        for field, after in pairwise(tree.body):
+            if (
+                isinstance(field, ast.AnnAssign)
+                and isinstance(field.target, ast.Name)
+                and isinstance(after, ast.Expr)
+                and isinstance(after.value, ast.Constant)
+            ):
+                docs[prefix + field.target.id] = " ".join(str(after.value.value).split())
+    return docs
+
+
 def load(file: str | None, environ: Mapping[str, str], flags: Mapping[str, str]) -> Settings:
     """Combine the sources; `flags` has dotted names. Raise `SettingsError` on the first bad key or value."""
     table = {key.name: key for key in keys()}
@@ -72,6 +93,10 @@ def load(file: str | None, environ: Mapping[str, str], flags: Mapping[str, str])
     if settings.tick.shortest_seconds > settings.tick.longest_seconds:
         raise SettingsError("tick.shortest_seconds must not be above tick.longest_seconds")
     return settings
+
+
+def _groups() -> tuple[str, ...]:
+    return tuple(dict.fromkeys(key.name.partition(".")[0] for key in keys() if "." in key.name))
 
 
 def _keys(group: object, prefix: str) -> Iterator[Key]:

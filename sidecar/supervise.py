@@ -72,6 +72,13 @@ class Supervisor:
             task.cancel()
             await asyncio.wait({task})
 
+    def cancel(self, name: str) -> None:
+        """End one task without waiting for it."""
+        task = self._tasks.pop(name, None)
+        self._degraded.clear(name)
+        if task is not None:
+            task.cancel()
+
     async def stop_all(self) -> None:
         """End all tasks, the last one started first."""
         for name in reversed(list(self._tasks)):

@@ -38,11 +38,6 @@ class LevelReader:
         assert self._last is not None, "the first read always yields something"
         return LevelSample(id=self.seen.id, name=self.seen.name, depth=self.seen.depth, memory=self._last)
 
-    def close(self) -> None:
-        """Close the descriptors."""
-        for file in self.seen.files.values():
-            file.close()
-
     def _read(self, *, full: bool) -> None:
         files: Mapping[str, Reading[bytes]] = {
             name: file.read(_LIMIT) for name, file in (self._full if full else self._lean)

@@ -15,19 +15,22 @@ from guard.kernel import kmsg
 from guard.kernel.reader import KeptFile, Reader, unknown_from
 from guard.kernel.values import KmsgRecord
 from guard.model import Known, Reading, Unknown
+from sidecar.clock import Clock
 
 _RECORD_LIMIT: Final = 8 << 10  # bytes; the kernel gives EINVAL to a buffer that is too small, and never prints more
 _KEPT_RECORDS: Final = 1000  # one OOM kill prints about 100 lines (measured on 6.1, 6.12 and 6.18)
+_AT_START: Final = 20_000  # records; the largest ring distributions set up, 16 MiB, holds about as many lines
 _AT_ONCE: Final = 200  # records a wake-up, so that a storm of messages does not hold up the tick
 
 
 class KernelLog:
     """The tail of the kernel log. `start` needs a running loop; every method is quick and never blocks."""
 
-    def __init__(self, reader: Reader, path: str = "/dev/kmsg") -> None:
+    def __init__(self, reader: Reader, clock: Clock, path: str = "/dev/kmsg") -> None:
+        self._clock = clock
         self._path = path
         self._file: KeptFile | Unknown = reader.keep(path)
-        self._records: deque[KmsgRecord] = deque(maxlen=_KEPT_RECORDS)
+        self._records: deque[tuple[float, KmsgRecord]] = deque(maxlen=_KEPT_RECORDS)
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
@@ -37,6 +40,7 @@ class KernelLog:
 
     def start(self) -> None:
         """Read what is there, from the oldest record on, and wake up for what comes."""
+        self._drain(old=True)
         if isinstance(self._file, KeptFile):
             self._loop = asyncio.get_running_loop()
             try:
@@ -51,16 +55,20 @@ class KernelLog:
                 self._loop.remove_reader(self._file.fd)
             self._file.close()
 
-    def since(self, boot_seconds: float) -> Reading[tuple[KmsgRecord, ...]]:
-        """Give the records from this time after boot on; the kernel stamps them close to CLOCK_MONOTONIC."""
+    def since(self, monotonic_s: float) -> Reading[tuple[KmsgRecord, ...]]:
+        """Give the records that came at this time or later.
+
+        By when they were read here: the kernel's own stamps come from a clock that nobody disciplines and are off by
+        seconds after some days (printk uses local_clock). Only records from before `start` have no other time.
+        """
         self._drain()
         if isinstance(self._file, Unknown):
             return self._file
-        return Known(tuple(r for r in self._records if r.timestamp_us >= boot_seconds * 1e6))
+        return Known(tuple(record for came_s, record in self._records if came_s >= monotonic_s))
 
-    def _drain(self) -> None:
-        file = self._file
-        for _ in range(_AT_ONCE):
+    def _drain(self, *, old: bool = False) -> None:
+        file, now_s = self._file, self._clock.now().monotonic_s
+        for _ in range(_AT_START if old else _AT_ONCE):
             if isinstance(file, Unknown):
                 return
             data = file.read_next(_RECORD_LIMIT)
@@ -73,7 +81,8 @@ class KernelLog:
                 return
             record = kmsg.parse_record(data.value, self._path)
             if isinstance(record, Known):
-                self._records.append(record.value)
+                came_s = min(record.value.timestamp_us / 1e6, now_s) if old else now_s
+                self._records.append((came_s, record.value))
 
     def _stop(self, why: Unknown) -> None:
         self.close()

@@ -1,4 +1,8 @@
-"""Everything that is read of one model in one tick: its levels and its processes."""
+"""Everything that is read of one model in one tick: its levels and its processes.
+
+The main process is the oldest one; the end of it is the end of the model. A process that joins after that begins the
+next life, unless it is a child of the old one that is only late.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from sidecar.sight.seen import SeenModel
 
 
 class ModelReader:
-    """Reads one seen model. Processes may join at any time; those that ended stay until `forget_ended`."""
+    """Reads one seen model. It owns no descriptor: who opened them closes them, after the last read."""
 
     def __init__(self, seen: SeenModel) -> None:
         self.seen = seen
@@ -26,38 +30,35 @@ class ModelReader:
         """How many processes live."""
         return sum(process.alive for process in self.processes)
 
-    def join(self) -> list[ProcessReader]:
-        """Take in the processes that were seen since the last call, and give them."""
-        known = {process.seen.life.session for process in self.processes}
-        joined = []
-        for seen in self.seen.processes:
-            if seen.life.session not in known:
-                main = self.main
-                joined.append(ProcessReader(seen, main=main is None or (not main.alive and self.living == 0)))
-                if main is not None and joined[-1].main:
-                    main.main = False
-                self.processes.append(joined[-1])
+    def join(self) -> tuple[ProcessReader, ...]:
+        """Take in the processes that were seen since the last call, give them, and say anew which one is main."""
+        known = {id(process.seen) for process in self.processes}
+        sessions = {process.seen.life.session for process in self.processes}
+        joined = tuple(ProcessReader(seen) for seen in self.seen.processes if id(seen) not in known)
+        self.processes += joined
+        self._elect([process for process in joined if process.seen.parent_session not in sessions])
         return joined
 
     def forget(self, process: ProcessReader) -> None:
-        """Close and drop one that has ended and been accounted for; the main one stays as the model's last word."""
-        process.close()
-        if process in self.processes:
-            self.processes.remove(process)
-        if process.seen in self.seen.processes:
-            self.seen.processes.remove(process.seen)
+        """Leave out one that has ended."""
+        self.processes.remove(process)
 
     def read_levels(self, *, full: bool) -> tuple[LevelSample, ...]:
         """Read the levels, own first."""
         return tuple(level.read(full=full) for level in self.levels)
 
     def read_processes(self, *, full: bool) -> tuple[ProcessSample, ...]:
-        """Read the processes, the main one first."""
+        """Read the processes."""
         return tuple(process.read(full=full) for process in self.processes)
 
-    def close(self) -> None:
-        """Close every descriptor."""
-        for level in self.levels:
-            level.close()
+    def _elect(self, strangers: list[ProcessReader]) -> None:
+        main = self.main
+        if main is None or main.alive:
+            candidates = [process for process in self.processes if process.alive] or self.processes
+        elif strangers:
+            candidates = strangers
+        else:
+            return
+        oldest = min(candidates, key=lambda process: process.seen.life.start_ticks, default=None)
         for process in self.processes:
-            process.close()
+            process.main = process is oldest

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Final, TypeVar
 
@@ -11,7 +10,7 @@ from guard.kernel import procfs
 from guard.kernel.reader import KeptFile
 from guard.kernel.values import ProcIo, ProcStat, ProcStatus
 from guard.model import BoxState, Reading, Unknown, Why
-from sidecar.sample import ProcessSample
+from sidecar.sample import Instant, ProcessSample
 from sidecar.sight.seen import SeenProcess
 
 T = TypeVar("T")
@@ -23,10 +22,12 @@ _BOX_LIMIT: Final = 64 << 10  # bytes; the largest a black box may be
 class ProcessReader:
     """Reads one process. After its end the last readings stay; the box is still read, as it outlives its writer."""
 
-    def __init__(self, seen: SeenProcess, *, main: bool) -> None:
+    def __init__(self, seen: SeenProcess) -> None:
         self.seen = seen
-        self.main = main
+        self.main = False
         self.alive = True
+        self.ended: Instant | None = None
+        """When its end was noticed and latched; set by who deals with ends."""
         self._box_bytes = b""
         self._status: Reading[ProcStatus] = Unknown(Why.NOT_SAMPLED, "/proc/PID/status")
         self._stat: Reading[ProcStat] = Unknown(Why.NOT_SAMPLED, "/proc/PID/stat")
@@ -54,16 +55,6 @@ class ProcessReader:
         """Read the black box alone."""
         self._read_box()
         return self._box
-
-    def close(self) -> None:
-        """Close the descriptors."""
-        for file in self.seen.files.values():
-            file.close()
-        if self.seen.box is not None:
-            self.seen.box.close()
-        if self.seen.pidfd is not None:
-            os.close(self.seen.pidfd)
-            self.seen.pidfd = None
 
     def _read_proc(self, *, full: bool) -> None:
         # A reading that was good is not replaced by ESRCH: between death and pidfd wake-up /proc is already empty.

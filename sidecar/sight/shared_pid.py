@@ -5,7 +5,7 @@ takes the same uid (with no more capabilities on the other side) or CAP_SYS_PTRA
 podman with runc and crun, kernels 6.12 and 6.18].
 
 Which container is the model: the one with the process that the settings name; else the first one that has a process
-with torch mapped; else the one whose first process is the oldest and not a pause process. Its main process is its oldest
+with torch mapped; else the one whose first process is the oldest and no pause process. Its main process is its oldest
 one, whose end is the container's. The choice stays until that process is gone.
 """
 

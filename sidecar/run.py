@@ -1,0 +1,224 @@
+"""The daemon put together: parts are made, tasks are started, and on SIGTERM everything is written down and ended.
+
+No decisions here. Each task is supervised: one that fails is named on the health page and tried again, and none takes
+another with it. Only two things end the start: packages that are not ours, and an address that cannot be listened on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Final
+
+from guard.kernel import identity
+from guard.kernel.reader import Reader
+from guard.model import Unknown
+from sidecar import distribution, footprint
+from sidecar.board import Board, OwnView
+from sidecar.boxes import Accounts, Boxes
+from sidecar.clock import Clock, SystemClock
+from sidecar.collect.kmsg import KernelLog
+from sidecar.collect.node import NodeReader
+from sidecar.collect.probe import Prober
+from sidecar.endings import Endings
+from sidecar.health.judge import JudgeMemory
+from sidecar.hub import Hub
+from sidecar.journal import Journal
+from sidecar.outputs.http import HttpOptions
+from sidecar.outputs.log import JsonLog, capture_stdlib
+from sidecar.outputs.record_store import Loaded, RecordLimits
+from sidecar.outputs.recorder import Recorder, decode_judge
+from sidecar.outputs.serve import ServeError, serving
+from sidecar.sample import Instant, ProbeOutcome, ProbeResult
+from sidecar.seeing import Seeing
+from sidecar.settings import Settings
+from sidecar.supervise import Degraded, Supervisor
+from sidecar.tick import Ticker
+from sidecar.verdict.classify import classify
+from sidecar.verdict.values import EndEvidence
+from sidecar.watch import Watch
+from sidecar.watches import Watches
+
+EXIT_OK: Final = 0
+EXIT_CANNOT_START: Final = 2
+_NOTICES_SECONDS: Final = 1.0
+_DRAIN_SECONDS: Final = 1.0
+
+
+def run(settings: Settings) -> int:
+    """Run until SIGTERM or SIGINT; give the exit status. Says in one line on standard error why it cannot start."""
+    complaint = distribution.complaint(distribution.imported_packages())
+    if complaint is not None:
+        return _cannot_start(complaint)
+    footprint.keep_small()
+    log = JsonLog(clock=SystemClock(), level=settings.log_level.value)
+    undo = capture_stdlib(log)
+    try:
+        return asyncio.run(_main(settings, log))
+    except ServeError as exc:
+        return _cannot_start(str(exc.strerror or exc))
+    finally:
+        undo()
+
+
+def _cannot_start(reason: str) -> int:
+    sys.stderr.write(f"oomguard sidecar: {reason}\n")
+    return EXIT_CANNOT_START
+
+
+async def _main(settings: Settings, log: JsonLog) -> int:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    daemon = Daemon(settings, SystemClock(), log)
+    options = HttpOptions(host=settings.listen.host, port=settings.listen.port)
+    async with serving(daemon.board, options) as server:
+        log.info("sidecar_started", host=server.host, port=server.port, dir=settings.dir, sight=settings.sight.value)
+        await daemon.start()
+        gc.collect()
+        gc.freeze()  # what start-up made stays; later collections need not look at it again
+        log.info("memory_locked" if footprint.stay_in_memory() else "memory_not_locked")
+        await stop.wait()
+        log.info("sidecar_stopping")
+        await daemon.stop()
+    return EXIT_OK
+
+
+class Daemon:
+    """All parts and their tasks, in a running loop."""
+
+    def __init__(self, settings: Settings, clock: Clock, log: JsonLog) -> None:
+        now, reader = clock.now(), Reader()
+        own = OwnView(started=now, last_tick=None, tick_seconds=settings.tick.longest_seconds, ticks=0, degraded=())
+        self.board = Board(own=own)
+        boot_id = identity.boot_id(reader)
+        self._boot_id = "" if isinstance(boot_id, Unknown) else boot_id.value
+        limits = RecordLimits(max_bytes=settings.record.max_bytes, keep_seconds=settings.record.keep_seconds)
+        self._hub = Hub(
+            settings=settings,
+            clock=clock,
+            board=self.board,
+            journal=Journal(self.board),
+            degraded=Degraded(self._degraded_changed),
+            log=log,
+            node=NodeReader(reader),
+            kmsg=KernelLog(reader, clock),
+            recorder=Recorder(f"{settings.dir}/record.sqlite", limits, boot_id=self._boot_id, clock=clock),
+        )
+        self._supervisor = Supervisor(clock, self._hub.degraded, log)
+        self._loaded = Loaded()
+        self._sessions_recorded: set[str] = set()
+        self._endings = Endings(self._hub, self._sessions_recorded)
+        self.watches = Watches(settings.name, self._make_watch, self._drop_watch)
+        self._seeing = Seeing(self._hub, self.watches, self._endings, reader)
+        self._ticker = Ticker(self._hub, self.watches, self._endings, self._seeing.tell)
+
+    async def start(self) -> None:
+        """Read the record, then start every task."""
+        hub = self._hub
+        self._loaded = loaded = await hub.recorder.load()
+        self._sessions_recorded.update(life.session for life in loaded.lives)
+        self.board.past_ends, self.board.past_incidents = loaded.ends, loaded.incidents
+        self.board.events = loaded.events
+        hub.journal.go_on_from(loaded.last_event_id + 1)
+        hub.journal.listen(hub.recorder.put_event)
+        hub.journal.listen(lambda event: hub.log.info(event.kind, model=event.model, text=event.text, **event.fields))
+        hub.kmsg.start()
+        if hub.node.lxcfs:
+            hub.degraded.set("node", "LXCFS stands in for /proc/meminfo: the node's memory is not seen")
+        accounts = Accounts(living=self._sessions_living, recorded=self._recorded, ended=self._orphan_ended)
+        tasks: dict[str, Callable[[], Coroutine[object, object, None]]] = {
+            "record": self._mind_record,
+            "tick": self._ticker.run,
+            "sight": self._seeing.look,
+            "handover": self._seeing.listen,
+            "boxes": Boxes(hub, self._boot_id, accounts).run,
+        }
+        for name, work in tasks.items():
+            self._supervisor.start(name, work)
+
+    async def stop(self) -> None:
+        """End every task, publish the ends that are being looked into, and write everything down."""
+        hub = self._hub
+        hub.journal.say(hub.clock.now(), "", "sidecar_stopped", "the sidecar was told to stop")
+        await asyncio.wait([asyncio.create_task(self._endings.drain())], timeout=_DRAIN_SECONDS)
+        await self._supervisor.stop_all()
+        hub.kmsg.close()
+        hub.node.close()
+        await hub.recorder.close()
+
+    def _make_watch(self, name: str) -> Watch:
+        hub = self._hub
+        known = self._loaded
+        memory = decode_judge(known.judges[name], JudgeMemory) if name in known.judges else None
+        watch = Watch(
+            name=name,
+            prober=Prober(
+                hub.settings.probe_for(name), hub.settings.health, hub.clock, lambda result: self._probed(watch, result)
+            ),
+            ends=dict(known.ends.get(name, {})),
+            incidents=tuple(incident for incident in known.incidents if incident.model == name),
+            memory=memory or JudgeMemory(),
+        )
+        if watch.prober.wanted:
+            self._supervisor.start(f"probe {name}", watch.prober.run)
+        return watch
+
+    def _drop_watch(self, watch: Watch) -> None:
+        self._supervisor.cancel(f"probe {watch.name}")
+        self._hub.recorder.forget(watch.name)
+
+    def _probed(self, watch: Watch, result: ProbeResult) -> None:
+        watch.probes = watch.probes.add(result)
+        failed = result.outcome is not ProbeOutcome.OK
+        if failed != watch.probe_failing:
+            watch.probe_failing = failed
+            kind = "probe_failed" if failed else "probe_answered"
+            fields = {"outcome": result.outcome.value, "latency_seconds": round(result.latency_seconds, 4)}
+            text = f"probe: {result.outcome.value} after {result.latency_seconds:.3f} s {result.detail}".strip()
+            self._hub.journal.say(self._hub.clock.now(), watch.name, kind, text, fields)
+
+    async def _mind_record(self) -> None:
+        hub = self._hub
+        while True:
+            for notice in hub.recorder.take_notices():
+                hub.journal.say(hub.clock.now(), "", notice.kind, notice.text)
+            words = hub.recorder.health().degraded
+            if words is None:
+                hub.degraded.clear("record")
+            else:
+                hub.degraded.set("record", words)
+            await hub.clock.sleep(_NOTICES_SECONDS)
+
+    def _degraded_changed(self, subject: str, words: str | None) -> None:
+        now: Instant = self._hub.clock.now()
+        if words is None:
+            self._hub.journal.say(now, "", "recovered", f"{subject} works again", {"subject": subject})
+        else:
+            self._hub.journal.say(now, "", "degraded", f"{subject}: {words}", {"subject": subject})
+
+    def _sessions_living(self) -> set[str]:
+        return {
+            process.seen.life.session
+            for watch in self.watches
+            if watch.reader is not None
+            for process in watch.reader.processes
+            if process.alive
+        }
+
+    def _recorded(self) -> set[str]:
+        return self._sessions_recorded
+
+    def _orphan_ended(self, evidence: EndEvidence) -> None:
+        """Make the incident of a process whose end no sidecar saw: it belongs to the model there is."""
+        watch = next(iter(self.watches), None)
+        if watch is None:
+            return
+        incident = self._endings.publish(watch, evidence, classify(evidence))
+        if incident is not None:
+            text = f"ended unseen: {incident.verdict.summary}"
+            self._hub.journal.say(self._hub.clock.now(), watch.name, "end_found", text, {"incident": incident.id})

@@ -1,0 +1,69 @@
+"""What the daemon remembers of one model between ticks, and how a way of seeing is taken up and laid down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from sidecar.board import Incident, ProbeTally
+from sidecar.collect.model import ModelReader
+from sidecar.collect.probe import Prober
+from sidecar.detect.values import Answer
+from sidecar.ends import Quiet
+from sidecar.health.judge import JudgeMemory
+from sidecar.health.values import Judgement
+from sidecar.history import History
+from sidecar.sample import Instant, SightKind
+from sidecar.sight.seen import SeenModel, SeenProcess
+
+Release = Callable[[SeenModel, SeenProcess | None], None]
+"""Close the descriptors of a process, or of the whole model."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Watch:
+    """One model by name, through any number of lives."""
+
+    name: str
+    prober: Prober
+    ends: dict[str, int]
+    incidents: tuple[Incident, ...]
+    memory: JudgeMemory
+    reader: ModelReader | None = None
+    release: Release | None = None
+    history: History | None = None
+    judgement: Judgement | None = None
+    answers: tuple[Answer, ...] = ()
+    probes: ProbeTally = field(default_factory=ProbeTally)
+    warnings: dict[str, int] = field(default_factory=dict)
+    quiet: Quiet = field(default_factory=Quiet)
+    died: Instant | None = None
+    """When the main process ended; None while it lives, or is not seen."""
+    probe_failing: bool = False
+    """Whether the last probe failed."""
+    failing_since: Instant | None = None
+    """Since when /livez has failed without a break."""
+
+    @property
+    def sight(self) -> SightKind:
+        """How it is seen now."""
+        return SightKind.NONE if self.reader is None else self.reader.seen.kind
+
+    def look_through(self, seen: SeenModel, release: Release) -> None:
+        """See the model another way from now on; what was seen before is closed."""
+        self.look_away()
+        self.reader, self.release = ModelReader(seen), release
+        self.quiet = Quiet()
+
+    def look_away(self) -> None:
+        """See nothing of it any more, and close what was seen."""
+        reader, release = self.reader, self.release
+        self.reader = self.release = None
+        if reader is not None and release is not None:
+            release(reader.seen, None)
+
+    def begin_life(self) -> None:
+        """Start anew with a new main process: it may take its time to load again."""
+        self.memory = JudgeMemory()
+        self.died = None
+        self.failing_since = None

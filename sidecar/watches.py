@@ -1,0 +1,112 @@
+"""All watched models by name, and which way of seeing belongs to which.
+
+Rules
+    * A model is a cgroup; the same name in a new cgroup is the next life of the same model, if the old one has ended.
+      While it lives, the newcomer gets a name of its own.
+    * Hand-over wins. Until the first one there is one model under the name of the settings, seen by the best other way;
+      the first hand-over takes its place.
+    * A model that ended stays as it was last seen until something better is seen: a worse sight tells less about it.
+    * A model whose process ended but whose probe succeeds afterwards lives in a process that nobody handed over: then
+      the old sight is laid down, so that a dead process is not held against a living server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from guard.model import Known
+from sidecar.sample import ProbeOutcome, SightKind
+from sidecar.sight.seen import SeenModel
+from sidecar.watch import Release, Watch
+
+_ORDER: Final = tuple(SightKind)  # best first
+
+
+class Watches:
+    """See the module's docstring. `make` builds a watch for a name; `on_gone` hears of one that is dropped."""
+
+    def __init__(self, name: str, make: Callable[[str], Watch], on_gone: Callable[[Watch], None]) -> None:
+        self._name = name
+        self._make = make
+        self._on_gone = on_gone
+        self._by_name: dict[str, Watch] = {}
+
+    def __iter__(self) -> Iterator[Watch]:
+        """Give them in the order they appeared."""
+        return iter(tuple(self._by_name.values()))
+
+    def handed_over(self, seen: SeenModel, release: Release) -> Watch:
+        """Take a handed-over model in, or find it again."""
+        for watch in self:
+            if watch.reader is not None and watch.reader.seen is seen:
+                return watch
+        name = self._free_name(seen.name)
+        if name not in self._by_name:
+            self._drop_stand_in()
+        watch = self._get(name)
+        watch.look_through(seen, release)
+        return watch
+
+    def fallback(self, seen: SeenModel | None, release: Release) -> Watch | None:
+        """See the model by another way while none hands over. Give the watch whose sight changed, if one did."""
+        if any(watch.sight is SightKind.HANDOVER for watch in self):
+            return None
+        watch = next(iter(self), None) or self._get(self._name)
+        if seen is None:
+            if watch.reader is None or watch.died is not None:
+                return None
+            watch.look_away()
+            return watch
+        if watch.reader is not None and (watch.reader.seen is seen or self._tells_less(seen, watch)):
+            return None
+        watch.look_through(seen, release)
+        return watch
+
+    def lay_down_outlived(self, watch: Watch) -> bool:
+        """Stop to see a dead process once its model answers again; tell whether that was so."""
+        probe = watch.prober.last
+        if watch.died is None or not isinstance(probe, Known):
+            return False
+        result = probe.value
+        if result.outcome is not ProbeOutcome.OK or result.started.monotonic_s <= watch.died.monotonic_s:
+            return False
+        watch.look_away()
+        watch.begin_life()
+        return True
+
+    def look_away_from(self, kind: SightKind) -> None:
+        """Lay down every sight of a kind, before its descriptors are closed."""
+        for watch in self:
+            if watch.sight is kind:
+                watch.look_away()
+
+    def _get(self, name: str) -> Watch:
+        watch = self._by_name.get(name)
+        if watch is None:
+            watch = self._by_name[name] = self._make(name)
+        return watch
+
+    def _free_name(self, wanted: str) -> str:
+        """Give the name itself, or with a number while another living model has it."""
+        name, number = wanted, 1
+        while (taken := self._by_name.get(name)) is not None and _lives_handed_over(taken):
+            number += 1
+            name = f"{wanted}-{number}"
+        return name
+
+    def _drop_stand_in(self) -> None:
+        """Drop the model that stood for the one that now hands over under a name of its own."""
+        stand_in = self._by_name.get(self._name)
+        if stand_in is not None and stand_in.sight is not SightKind.HANDOVER:
+            del self._by_name[self._name]
+            stand_in.look_away()
+            self._on_gone(stand_in)
+
+    @staticmethod
+    def _tells_less(seen: SeenModel, watch: Watch) -> bool:
+        return watch.died is not None and _ORDER.index(seen.kind) > _ORDER.index(watch.sight)
+
+
+def _lives_handed_over(watch: Watch) -> bool:
+    return watch.sight is SightKind.HANDOVER and watch.died is None and watch.reader is not None
