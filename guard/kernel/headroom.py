@@ -24,6 +24,7 @@ from guard.model import UNLIMITED, Known, Limit, Reading, Unknown, Unlimited, Wh
 T = TypeVar("T")
 
 _KERNEL_PARTS: Final = ("kernel_stack", "pagetables", "percpu", "vmalloc", "slab_unreclaimable")
+_LISTS: Final = ("active_anon", "inactive_anon", "unevictable")
 _ABSENT: Final = (Why.MISSING, Why.UNSUPPORTED)
 
 
@@ -99,9 +100,9 @@ def _kernel_v2(stat: Mapping[str, int]) -> int:
 
 
 def _anonymous(level: MemoryLevel) -> int:
-    """Anonymous and shared memory that is not locked; from `anon` and `shmem` if the lists are not printed."""
+    """Anonymous and shared memory that is not locked; all of it from `anon` and `shmem` if a list is not printed."""
     stat = _need(level.stat)
-    if "active_anon" in stat and "inactive_anon" in stat:
+    if all(name in stat for name in _LISTS):
         return _total(stat, "active_anon") + _total(stat, "inactive_anon")
     anon = "anon" if level.version is CgroupVersion.V2 else "rss"
     if anon not in stat:

@@ -85,7 +85,7 @@ def test_locked_anonymous_memory_counts_once() -> None:
 
 def test_memory_given_back_lazily_does_not_count() -> None:
     """MADV_FREE memory is in `anon` but on a file list, and reclaim drops it."""
-    stat = {"anon": 100, "shmem": 0, "active_anon": 10, "inactive_anon": 0, "inactive_file": 90}
+    stat = {"anon": 100, "shmem": 0, "active_anon": 10, "inactive_anon": 0, "inactive_file": 90, "unevictable": 0}
     assert unreclaimable_bytes(_v2(stat)) == Known(10)
 
 
@@ -96,8 +96,8 @@ def test_without_lists_anon_and_shmem_count() -> None:
 
 def test_kernel_memory_before_5_18_is_summed() -> None:
     """Without the `kernel` line its parts count."""
-    stat = {"active_anon": 0, "inactive_anon": 0, "kernel_stack": 1, "slab_reclaimable": 500, "slab_unreclaimable": 2}
-    assert unreclaimable_bytes(_v2(stat | {"percpu": 4, "pagetables": 8})) == Known(15)
+    stat = {"active_anon": 0, "inactive_anon": 0, "unevictable": 0, "kernel_stack": 1, "slab_unreclaimable": 2}
+    assert unreclaimable_bytes(_v2(stat | {"percpu": 4, "pagetables": 8, "slab_reclaimable": 500})) == Known(15)
 
 
 def test_huge_pages_count_where_they_are_charged() -> None:

@@ -1,0 +1,1 @@
+"""Recorded kernel files. See README.md here."""
