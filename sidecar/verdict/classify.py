@@ -1,0 +1,59 @@
+"""Why a process ended: the first rule that applies gives the class, contradictions lower the confidence.
+
+Order: cause before consequence. A kernel OOM kill comes first, as signals, probe failures and exit codes follow from
+it; then the probe that had it stopped; then what failed inside; the plain facts of the exit come last.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Final
+
+from guard.model import Known
+from sidecar.verdict.draft import Draft, sureness
+from sidecar.verdict.ends import (
+    allocation_failure,
+    application_exit,
+    crash_signal,
+    external_kill,
+    health_check,
+    unknown,
+)
+from sidecar.verdict.facts import Facts, digest
+from sidecar.verdict.kernel_oom import kernel_oom
+from sidecar.verdict.values import EndClass, EndEvidence, Statement, Verdict
+from sidecar.verdict.words import fields, missing, next_steps, survivors_words
+
+RULES: Final = (kernel_oom, health_check, allocation_failure, crash_signal, external_kill, application_exit)
+_BY_KERNEL: Final = (EndClass.CGROUP_OOM, EndClass.GLOBAL_OOM)
+
+
+def classify(evidence: EndEvidence) -> Verdict:
+    """Classify one end. Total: any evidence gives a verdict, `unknown` where it does not decide."""
+    facts = digest(evidence)
+    drafts = (draft for rule in RULES if (draft := rule(facts)) is not None)
+    draft = next(drafts, None) or unknown(facts)
+    statements = (*draft.statements, *_kills_beside(facts, draft))
+    return Verdict(
+        end_class=draft.end_class,
+        confidence=sureness(draft.confidence, statements),
+        summary=_sentence(draft.summary + survivors_words(facts)),
+        level=None if draft.owner is None else draft.owner.name,
+        statements=statements,
+        missing=missing(facts),
+        next_steps=next_steps(draft.end_class, facts, draft.owner),
+        fields=MappingProxyType(fields(facts, draft.owner)),
+    )
+
+
+def _kills_beside(facts: Facts, draft: Draft) -> tuple[Statement, ...]:
+    """Say that the OOM killer struck in its cgroup as well, where that is not the class."""
+    if draft.end_class in _BY_KERNEL or not isinstance(facts.kills, Known) or facts.kills.value.delta == 0:
+        return ()
+    name = facts.evidence.levels[0].after.name
+    text = f"{name} counted {facts.kills.value.delta} OOM kills around the end"
+    return (Statement(supports=False, text=text, source=f"counters of {name}"),)
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,181 @@
+"""The rules for every end but the kernel's OOM killer. Each gives a draft, or None where it does not apply."""
+
+from __future__ import annotations
+
+import signal
+from typing import Final
+
+from guard.model import Known, Unknown
+from sidecar.units import human_seconds
+from sidecar.verdict.draft import Draft
+from sidecar.verdict.facts import Facts, signal_name
+from sidecar.verdict.values import Confidence, EndClass, Statement
+from sidecar.verdict.words import in_flight_words, process_words, status_words
+
+_SENT: Final = (
+    *(signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP),
+    *(signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2),
+)
+"""Signals that come from outside; all others come from what the process itself did."""
+_TERMINATED: Final = 128 + signal.SIGTERM  # what a shell or a server reports of itself
+_KILLED: Final = 128 + signal.SIGKILL
+_STOPPED_CODES: Final = (0, _TERMINATED, _KILLED)
+_PROBE_STOPS: Final = (signal.SIGTERM, signal.SIGKILL, signal.SIGINT)
+
+
+def health_check(facts: Facts) -> Draft | None:
+    """Blame the liveness probe: as many failures answered as a supervisor allows, then it was made to stop."""
+    failures, threshold = facts.evidence.liveness_failures_answered, facts.evidence.liveness_threshold
+    told = facts.sigterm_seconds is not None or facts.signal == signal.SIGTERM or facts.exit_code == _TERMINATED
+    unseen = facts.signal is None and facts.exit_code is None
+    stopped = told or unseen or facts.signal in _PROBE_STOPS or facts.exit_code in _STOPPED_CODES
+    if failures < threshold or not stopped:
+        return None
+    confidence = Confidence.HIGH if told else Confidence.LOW if facts.exit_code == 0 else Confidence.MEDIUM
+    text = f"the last {failures} liveness probes in a row were answered with failure, {threshold} are allowed"
+    return Draft(
+        end_class=EndClass.HEALTH_CHECK,
+        confidence=confidence,
+        summary=f"{process_words(facts)} failed its liveness probe {failures} times and was stopped, "
+        f"it ended {status_words(facts)}{in_flight_words(facts.in_flight)}",
+        statements=(Statement(supports=True, text=text, source="answers of the sidecar"), *_sigterm(facts)),
+    )
+
+
+def allocation_failure(facts: Facts) -> Draft | None:
+    """Blame an allocation that failed for good shortly before the end: on the GPU, the host, or in shared memory."""
+    end_class = facts.failure_class
+    if facts.failure is None or end_class is None or facts.signal in _SENT:
+        return None
+    confidence = Confidence.HIGH if facts.exit_code else Confidence.MEDIUM
+    return Draft(
+        end_class=end_class,
+        confidence=confidence,
+        summary=f"{process_words(facts)} ended {status_words(facts)} after {facts.failure.exception}: "
+        f"{facts.failure.message}{in_flight_words(facts.in_flight)}",
+        statements=_failure(facts),
+    )
+
+
+def crash_signal(facts: Facts) -> Draft | None:
+    """Blame the process itself: a signal that the kernel sends for what it did."""
+    if facts.signal is None or facts.signal in _SENT:
+        return None
+    return Draft(
+        end_class=EndClass.CRASH_SIGNAL,
+        confidence=Confidence.HIGH,
+        summary=f"{process_words(facts)} crashed with {signal_name(facts.signal)}{in_flight_words(facts.in_flight)}",
+        statements=(*_status(facts), *_failure(facts)),
+    )
+
+
+def external_kill(facts: Facts) -> Draft | None:
+    """Blame somebody outside: a signal, or a SIGTERM that the server obeyed. SIGKILL needs counters that say no OOM."""
+    if facts.signal is None:
+        return _obeyed(facts)
+    if facts.signal not in _SENT:
+        return None
+    confidence: Confidence | None = Confidence.HIGH
+    if facts.signal == signal.SIGKILL:
+        confidence = _not_oom(facts)
+    if confidence is None:
+        return None
+    return Draft(
+        end_class=EndClass.EXTERNAL_KILL,
+        confidence=confidence,
+        summary=f"{process_words(facts)} was ended by {signal_name(facts.signal)} from outside, not by the kernel for "
+        f"want of memory{in_flight_words(facts.in_flight)}",
+        statements=(*_status(facts), *_sigterm(facts), *_quiet_counters(facts)),
+    )
+
+
+def application_exit(facts: Facts) -> Draft | None:
+    """Take it as the application's own end: an exit code, an orderly exit, or an uncaught exception."""
+    box = facts.evidence.box
+    mark = box.value.exit_mark if isinstance(box, Known) else None
+    if facts.signal is not None or (facts.exit_code is None and mark is None and facts.failure is None):
+        return None
+    code = facts.exit_code if facts.exit_code is not None else None if mark is None else mark.status
+    how = "in an orderly way" if code is None and mark is not None else f"with exit code {code}"
+    if code is None and mark is None:
+        how = "in a way that could not be observed"
+    why = "" if facts.failure is None else f" after {facts.failure.exception}: {facts.failure.message}"
+    note = " (its own exit code, not a signal)" if code == _KILLED else ""
+    statements = (*_status(facts), *_failure(facts))
+    if mark is not None:
+        orderly = Statement(supports=True, text="the interpreter reached its orderly exit", source="black box")
+        statements = (*statements, orderly)
+    return Draft(
+        end_class=EndClass.APPLICATION_EXIT,
+        confidence=Confidence.HIGH if facts.exit_code is not None else Confidence.MEDIUM,
+        summary=f"{process_words(facts)} ended by itself {how}{note}{why}{in_flight_words(facts.in_flight)}",
+        statements=statements,
+    )
+
+
+def unknown(facts: Facts) -> Draft:
+    """Say that the evidence does not decide."""
+    return Draft(
+        end_class=EndClass.UNKNOWN,
+        confidence=Confidence.LOW,
+        summary=f"{process_words(facts)} ended {status_words(facts)}; the evidence does not say why"
+        f"{in_flight_words(facts.in_flight)}",
+        statements=(*_status(facts), *_failure(facts)),
+    )
+
+
+def _obeyed(facts: Facts) -> Draft | None:
+    if facts.sigterm_seconds is None:
+        return None
+    confidence = Confidence.HIGH if facts.exit_code in (0, _TERMINATED) else Confidence.MEDIUM
+    return Draft(
+        end_class=EndClass.EXTERNAL_KILL,
+        confidence=confidence,
+        summary=f"{process_words(facts)} was told to stop by SIGTERM and ended {status_words(facts)} "
+        f"{human_seconds(facts.sigterm_seconds)} later{in_flight_words(facts.in_flight)}",
+        statements=(*_status(facts), *_sigterm(facts)),
+    )
+
+
+def _not_oom(facts: Facts) -> Confidence | None:
+    """Say how surely a SIGKILL was not the OOM killer's; None where nothing speaks against it."""
+    node = facts.evidence.node_oom_kill_delta
+    quiet_node = isinstance(node, Known) and node.value == 0
+    if isinstance(facts.kills, Unknown):
+        return Confidence.MEDIUM if quiet_node else None
+    if facts.kills.value.delta:
+        return None
+    return Confidence.HIGH if quiet_node else Confidence.MEDIUM
+
+
+def _status(facts: Facts) -> tuple[Statement, ...]:
+    if facts.signal is None and facts.exit_code is None:
+        return ()
+    return (Statement(supports=True, text=f"it ended {status_words(facts)}", source="wait status"),)
+
+
+def _failure(facts: Facts) -> tuple[Statement, ...]:
+    if facts.failure is None:
+        return ()
+    ago = facts.evidence.ended.monotonic_s - facts.failure.at_monotonic_s
+    text = f"{facts.failure.exception} {human_seconds(max(0.0, ago))} before the end: {facts.failure.message}"
+    return (Statement(supports=True, text=text, source="black box"),)
+
+
+def _sigterm(facts: Facts) -> tuple[Statement, ...]:
+    if facts.sigterm_seconds is None:
+        return ()
+    text = f"SIGTERM arrived {human_seconds(facts.sigterm_seconds)} before the end"
+    return (Statement(supports=True, text=text, source="black box"),)
+
+
+def _quiet_counters(facts: Facts) -> tuple[Statement, ...]:
+    said = []
+    node = facts.evidence.node_oom_kill_delta
+    if isinstance(facts.kills, Known):
+        name = facts.evidence.levels[0].after.name
+        said.append(Statement(supports=True, text=f"{name} counted no OOM kill", source=f"counters of {name}"))
+    if isinstance(node, Known):
+        text = f"the node counted {node.value or 'no'} OOM kills"
+        said.append(Statement(supports=node.value == 0, text=text, source="/proc/vmstat oom_kill"))
+    return tuple(said)

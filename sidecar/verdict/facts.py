@@ -1,0 +1,109 @@
+"""What the rules look at: the evidence digested once, without judging it."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+from typing import Final
+
+from guard.model import Failure, Known, Operation, Reading, Unknown, Why
+from sidecar.verdict.oom_report import OomReport, parse
+from sidecar.verdict.owner import Change, kills
+from sidecar.verdict.values import EndClass, EndEvidence
+
+REPORT_BEFORE_SECONDS: Final = 5.0
+"""A kill is reported before its victim is reaped; under thrash the victim took seconds to go."""
+REPORT_AFTER_SECONDS: Final = 1.0
+"""local_clock of the log and CLOCK_MONOTONIC differ by milliseconds."""
+FATAL_BEFORE_SECONDS: Final = 60.0
+"""From an uncaught failure to the end of a server that shuts down in an orderly way."""
+
+_FAILURE_CLASS: Final = {  # guard/failure.py names the kinds
+    "cuda_out_of_memory": EndClass.GPU_ALLOCATION_FAILURE,
+    "memory_error": EndClass.HOST_ALLOCATION_FAILURE,
+    "cpu_allocator": EndClass.HOST_ALLOCATION_FAILURE,
+    "mmap": EndClass.HOST_ALLOCATION_FAILURE,
+    "shared_memory": EndClass.SHM_EXHAUSTED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """The digest. Exactly one of `exit_code` and `signal` is set where the wait status is known."""
+
+    evidence: EndEvidence
+    exit_code: int | None
+    signal: int | None
+    kills: Reading[Change]  # OOM kills counted at the model's own level
+    report: OomReport | None  # the kernel's report that fits this end
+    failure: Failure | None  # the last fatal one shortly before the end
+    sigterm_seconds: float | None  # from the SIGTERM that the guard noted to the end
+    in_flight: Operation | None
+
+    @property
+    def failure_class(self) -> EndClass | None:
+        """The class that the fatal failure stands for, if it is one about memory."""
+        return None if self.failure is None else _FAILURE_CLASS.get(self.failure.kind)
+
+
+def digest(evidence: EndEvidence) -> Facts:
+    """Digest the evidence of one end."""
+    status = evidence.wait_status.value if isinstance(evidence.wait_status, Known) else None
+    box = evidence.box.value if isinstance(evidence.box, Known) else None
+    no_level = Unknown(Why.HIDDEN, "the model's cgroup")
+    return Facts(
+        evidence=evidence,
+        exit_code=None if status is None else status.exit_code,
+        signal=None if status is None else status.signal,
+        kills=kills(evidence.levels[0]) if evidence.levels else no_level,
+        report=_report(evidence),
+        failure=None if box is None else _fatal(box.failures, evidence),
+        sigterm_seconds=None
+        if box is None or box.sigterm_wall_s is None
+        else max(0.0, evidence.ended.wall_s - box.sigterm_wall_s),
+        in_flight=None if box is None else _in_flight(box.operations),
+    )
+
+
+def _report(evidence: EndEvidence) -> OomReport | None:
+    """Pick the report that fits by time and by victim: its pid, or its group's path."""
+    if isinstance(evidence.kmsg, Unknown):
+        return None
+    end = evidence.ended.monotonic_s
+    near = [
+        report
+        for report in parse(evidence.kmsg.value)
+        if end - REPORT_BEFORE_SECONDS <= report.at_seconds <= end + REPORT_AFTER_SECONDS
+    ]
+    fitting = [report for report in near if _is_about(report, evidence)]
+    by_pid = [report for report in fitting if evidence.life.pid in report.pids]
+    return next(iter(reversed(by_pid or fitting)), None)
+
+
+def _is_about(report: OomReport, evidence: EndEvidence) -> bool:
+    """Pids of the log are the initial namespace's, so a path that fits is as good as a pid."""
+    own = evidence.levels[0].after.name.rstrip("/") if evidence.levels else ""
+    path = report.task_memcg or ""
+    # The reader may see the path from within a cgroup namespace, so it can be a tail of the kernel's.
+    if own and path:
+        return path == own or path.endswith(own)
+    return evidence.life.pid in report.pids
+
+
+def _fatal(failures: tuple[Failure, ...], evidence: EndEvidence) -> Failure | None:
+    """Pick the last fatal failure shortly before the end. What was caught and survived is never blamed."""
+    end = evidence.ended.monotonic_s
+    recent = [one for one in failures if one.fatal and -1.0 <= end - one.at_monotonic_s <= FATAL_BEFORE_SECONDS]
+    return max(recent, key=lambda one: one.at_monotonic_s, default=None)
+
+
+def _in_flight(operations: tuple[Operation, ...]) -> Operation | None:
+    return max((one for one in operations if not one.done), key=lambda one: one.updated_monotonic_s, default=None)
+
+
+def signal_name(number: int) -> str:
+    """Name a signal: SIGKILL, or "signal 40"."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

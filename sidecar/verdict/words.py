@@ -1,0 +1,161 @@
+"""What a verdict says around its class: the work in flight, what is missing, what to do next."""
+
+from __future__ import annotations
+
+from guard.model import Operation, Unknown
+from sidecar.units import human_bytes, human_share
+from sidecar.verdict.facts import Facts, signal_name
+from sidecar.verdict.owner import Owner, limit_and_held
+from sidecar.verdict.values import EndClass, LevelsBefore, Statement
+
+Field = str | int | float | None
+
+
+def process_words(facts: Facts) -> str:
+    """Name the process whose end it is."""
+    if facts.evidence.main:
+        return "the model"
+    return f"a child process (pid {facts.evidence.life.pid})"
+
+
+def status_words(facts: Facts) -> str:
+    """Say how it ended, as wait(2) tells it."""
+    if facts.signal is not None:
+        return f"by {signal_name(facts.signal)}"
+    return "in a way that could not be observed" if facts.exit_code is None else f"with exit code {facts.exit_code}"
+
+
+def survivors_words(facts: Facts) -> str:
+    """After a child's end: does the model live on."""
+    if facts.evidence.main:
+        return ""
+    alive = facts.evidence.others_alive
+    return f"; the model lives on ({alive} processes)" if alive else "; no other process of the model is left"
+
+
+def in_flight_words(operation: Operation | None) -> str:
+    """Say " while loading FILE, tensor T, A of B", or nothing."""
+    if operation is None:
+        return ""
+    parts = [operation.file or operation.label]
+    if operation.item:
+        parts.append(f"tensor {operation.item}")
+    if operation.bytes_done is not None and operation.bytes_expected:
+        share = human_share(operation.bytes_done / operation.bytes_expected)
+        done, expected = human_bytes(operation.bytes_done), human_bytes(operation.bytes_expected)
+        parts.append(f"{done} of {expected} ({share})")
+    elif operation.bytes_expected:
+        parts.append(f"{human_bytes(operation.bytes_expected)} in all")
+    verb = {"load": "loading", "move": "moving", "busy": "busy with"}[operation.kind.value]
+    return f" while {verb} {', '.join(parts)}"
+
+
+def fields(facts: Facts, owner: Owner | None) -> dict[str, Field]:
+    """Give the numbers; None where they are not known."""
+    operation, failure, report = facts.in_flight, facts.failure, facts.report
+    pair = facts.evidence.levels[0] if facts.evidence.levels else None
+    if owner is not None and owner.level is not None:
+        pair = owner.level
+    limit, held = (None, None) if pair is None else limit_and_held(pair.before.memory)
+    return {
+        "exit_code": facts.exit_code,
+        "signal": None if facts.signal is None else signal_name(facts.signal),
+        "oom_kills": None if isinstance(facts.kills, Unknown) else facts.kills.value.delta,
+        "limit_bytes": limit,
+        "unreclaimable_bytes": held,
+        "oom_memcg": None if report is None else report.oom_memcg,
+        "task_memcg": None if report is None else report.task_memcg,
+        "victim_pids": None if report is None or not report.pids else ",".join(map(str, sorted(report.pids))),
+        "failure_kind": None if failure is None else failure.kind,
+        "failure_exception": None if failure is None else failure.exception,
+        "failure_message": None if failure is None else failure.message,
+        "liveness_failures": facts.evidence.liveness_failures_answered,
+        "others_alive": facts.evidence.others_alive,
+        "in_flight_label": None if operation is None else operation.label,
+        "in_flight_file": None if operation is None else operation.file,
+        "in_flight_tensor": None if operation is None else operation.item,
+        "in_flight_bytes_done": None if operation is None else operation.bytes_done,
+        "in_flight_bytes_expected": None if operation is None else operation.bytes_expected,
+    }
+
+
+def missing(facts: Facts) -> tuple[str, ...]:
+    """List what could not be observed."""
+    evidence = facts.evidence
+    named = (
+        ("how it ended (wait status)", evidence.wait_status),
+        ("OOM kills of its cgroup", facts.kills),
+        ("kernel log", evidence.kmsg),
+        ("black box of the guard", evidence.box),
+        ("OOM kills of the node", evidence.node_oom_kill_delta),
+        ("available memory of the node", evidence.node_available_ratio),
+    )
+    said = [f"{name}: {value}" for name, value in named if isinstance(value, Unknown)]
+    if evidence.hidden_ancestors:
+        said.append("levels above the visible ones are hidden: a limit there cannot be seen")
+    return tuple(said)
+
+
+def memory_statement(pair: LevelsBefore) -> Statement | None:
+    """Say how near to its limit a level was in the last sample."""
+    limit, held = limit_and_held(pair.before.memory)
+    if limit is None or held is None:
+        return None
+    text = (
+        f"limit of {pair.before.name} {limit} bytes ({human_bytes(limit)}), "
+        f"{human_bytes(held)} not reclaimable in the last sample before the end"
+    )
+    return Statement(supports=True, text=text, source=f"memory.stat of {pair.before.name}")
+
+
+def next_steps(end_class: EndClass, facts: Facts, owner: Owner | None) -> tuple[str, ...]:
+    """Say what to do, as concretely as the evidence allows."""
+    if end_class is EndClass.CGROUP_OOM:
+        return (*_raise_limit(owner), *_lighter_load(facts.in_flight))
+    steps = {
+        EndClass.GLOBAL_OOM: (
+            "give the node more memory, or set limits so that all containers together fit on it",
+            "set the model's memory request to what it needs, so that the scheduler keeps room for it",
+        ),
+        EndClass.GPU_ALLOCATION_FAILURE: (
+            "lower batch size, context length or the share of GPU memory that the server reserves",
+            "see failure_message for what was asked for and what was free on the device",
+        ),
+        EndClass.HOST_ALLOCATION_FAILURE: (
+            "see failure_message for the size asked for; check ulimit -v and vm.overcommit_memory",
+            *_lighter_load(facts.in_flight),
+        ),
+        EndClass.SHM_EXHAUSTED: ("give the container more /dev/shm (an emptyDir with medium Memory, or --shm-size)",),
+        EndClass.HEALTH_CHECK: (
+            "look at the model's state and reasons before the end: a hung server needs its own fix",
+            "if it was only slow, raise the probe's timeoutSeconds or failureThreshold",
+        ),
+        EndClass.CRASH_SIGNAL: (
+            "look at the stack in the server's log (PYTHONFAULTHANDLER=1 prints one), or take a core dump",
+        ),
+        EndClass.APPLICATION_EXIT: ("look at the last lines of the server's log",),
+        EndClass.EXTERNAL_KILL: (
+            "look for who sent the signal: events of the pod, docker events, the journal of the node",
+        ),
+    }
+    return steps.get(end_class, ("see what is missing; the exit status and the kernel log would decide",))
+
+
+def _raise_limit(owner: Owner | None) -> tuple[str, ...]:
+    if owner is None or owner.level is None:
+        where = "an ancestor of the model's cgroup" if owner is None or owner.name is None else owner.name
+        return (f"raise the memory limit of {where} (pod or slice), or use less memory beside the model",)
+    limit, _ = limit_and_held(owner.level.before.memory)
+    size = "" if limit is None else f" above {human_bytes(limit)}"
+    if owner.level.after.depth == 0:
+        return (f"raise the memory limit of the model's container{size}",)
+    return (
+        f"raise the memory limit of {owner.level.after.name}{size}, or use less memory in the other cgroups below it",
+    )
+
+
+def _lighter_load(operation: Operation | None) -> tuple[str, ...]:
+    if operation is None or operation.kind.value != "load":
+        return ()
+    need = "" if not operation.bytes_expected else f" ({human_bytes(operation.bytes_expected)} on disk)"
+    return (f"load{need} without copies: safetensors with load_file, or torch.load(mmap=True) and assign=True",)
