@@ -9,15 +9,19 @@ from sidecar.outputs.record_file import LOG_BYTES
 from sidecar.outputs.record_store import RecordLimits, transaction
 
 _ORDER: Final = ("samples", "events", "incidents")  # what goes first
-_CHUNK: Final = 500  # rows deleted at once: a small transaction fits the log that is already allocated
+_CHUNK: Final = 100  # rows deleted at once: a small transaction fits the log that is already allocated
+_PAGES: Final = 64  # given back at once, for the same reason
 
 
 def used_bytes(connection: sqlite3.Connection) -> int:
     """Bytes of pages in use in the main file."""
-    pages, free, size = (
-        connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
+    return (_pragma(connection, "page_count") - _pragma(connection, "freelist_count")) * _pragma(
+        connection, "page_size"
     )
-    return int((pages - free) * size)
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
 
 
 def trim(connection: sqlite3.Connection, limits: RecordLimits, oldest_wall_s: float | None) -> int:
@@ -31,7 +35,10 @@ def trim(connection: sqlite3.Connection, limits: RecordLimits, oldest_wall_s: fl
         if not dropped:
             break
         gone += dropped
-    connection.execute("PRAGMA incremental_vacuum").fetchall()
+    free = _pragma(connection, "freelist_count") if gone else 0
+    for _ in range(0, free, _PAGES):
+        # Not execute(): sqlite3 steps a statement without columns once, and each step gives back a single page.
+        connection.executescript(f"PRAGMA incremental_vacuum({_PAGES})")
     return gone
 
 

@@ -12,12 +12,10 @@ Theory of operation
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import threading
-import time
-from collections.abc import Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -26,20 +24,17 @@ import msgspec
 from sidecar.board import Event, Incident
 from sidecar.clock import Clock, SystemClock
 from sidecar.health.values import Judgement
-from sidecar.outputs import record_room, record_store
-from sidecar.outputs.record_file import Notice, RecordFile, RecordUnavailableError, is_damage, open_record
+from sidecar.outputs.record_file import Notice
 from sidecar.outputs.record_rows import row
 from sidecar.outputs.record_series import Series
 from sidecar.outputs.record_store import IncidentRow, Loaded, Pending, RecordLimits, SampleRow
+from sidecar.outputs.record_writer import Writer
 from sidecar.outputs.shape import encode
 from sidecar.sample import Sample
 
 T = TypeVar("T")
 
-_LONGEST_RETRY_SECONDS: Final = 30.0
-_TRIM_SECONDS: Final = 60.0
 _CLOSE_SECONDS: Final = 5.0
-_JUMP_SECONDS: Final = 3600.0  # a wall clock this far off its course since the start is not believed
 _NOTICES: Final = 50
 
 
@@ -72,18 +67,32 @@ class Recorder:
         self._stop = False
         self._health = RecorderHealth(degraded=None, waiting_incidents=0, waiting_samples=0, dropped=0)
         self._notices: list[Notice] = []
-        self._writer = _Writer(Path(path), self._limits, boot_id, self._clock)
-        self._loaded: Future[Loaded] = Future()
+        self._writer = Writer(Path(path), self._limits, boot_id, self._clock)
+        self._known: Loaded | None = None
+        self._tried: Future[None] = Future()
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
 
     async def load(self) -> Loaded:
         """Start the thread and read what the record knows; empty where it cannot be had within `load_seconds`."""
-        self._thread.start()
-        loaded = asyncio.shield(asyncio.wrap_future(self._loaded))  # a late answer of the thread must find it pending
         try:
-            return await asyncio.wait_for(loaded, self._limits.load_seconds)
-        except TimeoutError:
+            self._thread.start()
+        except RuntimeError as error:  # no thread to be had (pids limit): nothing is kept, but all else works
+            self._stop = True
+            self._health = replace(self._health, degraded=f"the recorder has no thread: {error}")
             return Loaded()
+        tried = asyncio.shield(asyncio.wrap_future(self._tried))  # the thread must find it pending, however late
+        with suppress(TimeoutError):
+            await asyncio.wait_for(tried, self._limits.load_seconds)
+        return self.take_late() or Loaded()
+
+    def take_late(self) -> Loaded | None:
+        """Give what the record knew, once, where it could be opened only after `load`. None: nothing new.
+
+        It was read before anything of this life of the sidecar was written, so its counts come on top.
+        """
+        with self._wake:
+            known, self._known = self._known, None
+        return known
 
     def put_sample(self, sample: Sample, judgement: Judgement | None) -> None:
         """Keep one tick: all of them for the next incident, one a second for the disk."""
@@ -153,8 +162,9 @@ class Recorder:
 
     def _run(self) -> None:
         """The thread: load, then write rounds until told to stop."""
-        self._loaded.set_result(self._writer.load())
+        self._writer.open()
         self._report([])
+        self._tried.set_result(None)
         while True:
             with self._wake:
                 self._wake.wait_for(lambda: self._urgent, self._limits.flush_seconds)
@@ -171,7 +181,9 @@ class Recorder:
         writer = self._writer
         with self._wake:
             self._notices = [*self._notices, *writer.notices][-_NOTICES:]
+            self._known = writer.loaded or self._known
         writer.notices.clear()
+        writer.loaded = None
         self._health = RecorderHealth(
             degraded=writer.degraded,
             waiting_incidents=len(writer.pending.incidents),
@@ -181,133 +193,6 @@ class Recorder:
         for waiter in waiters:
             if waiter.set_running_or_notify_cancel():
                 waiter.set_result(not writer.pending)
-
-
-class _Writer:
-    """The thread's side: the open file, what still waits, and when to try again."""
-
-    def __init__(self, path: Path, limits: RecordLimits, boot_id: str, clock: Clock) -> None:
-        self._path = path
-        self._limits = limits
-        self._boot_id = boot_id
-        self._clock = clock
-        self._began = clock.now()
-        self._file: RecordFile | None = None
-        self._ends: Mapping[str, Mapping[str, int]] = {}
-        self._damaged = False
-        self._pause = limits.retry_seconds
-        self._retry_at = 0.0
-        self._trim_at = 0.0
-        self.pending = Pending()
-        self.degraded: str | None = None
-        self.notices: list[Notice] = []
-
-    def load(self) -> Loaded:
-        """Open the file and read it; empty where that fails."""
-        file = self._open()
-        if file is None:
-            return Loaded()
-        try:
-            return record_store.load(file.connection, self._boot_id)
-        except Exception as error:  # noqa: BLE001 - whatever is in the file, the sidecar must start
-            self._failed(error)
-            return Loaded()
-
-    def round(self, newer: Pending, *, force: bool) -> None:
-        """Take over what came and try to write all; within a pause after a failure only what is forced is tried."""
-        self.pending.absorb(newer)
-        now = time.monotonic()
-        if not self.pending or (now < self._retry_at and not force):
-            return
-        file = self._open()
-        if file is None:
-            return
-        try:
-            self._write(file)
-        except Exception as error:  # noqa: BLE001 - the thread must live; the error becomes the degraded state
-            self._failed(error)
-            return
-        self._succeeded(file, now)
-
-    def close(self) -> None:
-        """Close the file; its log goes into the tables by that."""
-        if self._file is not None:
-            try:
-                self._file.close()
-            except (sqlite3.Error, OSError) as error:
-                self.degraded = f"the record did not close: {error}"
-            self._file = None
-
-    def _open(self) -> RecordFile | None:
-        if self._file is not None and not self._file.still_there():
-            self.notices.append(Notice("record_gone", f"{self._path} was removed or replaced; a new record begins"))
-            self.close()
-        if self._file is None:
-            try:
-                self._file = open_record(self._path, self._clock.now().wall_s, damaged=self._damaged)
-                self.notices += self._file.notices
-                self._damaged = False
-                record_store.keep_counts(self._file.connection, self._ends)
-                self._ends = record_store.read_ends(self._file.connection)
-            except (RecordUnavailableError, sqlite3.Error) as error:
-                self.close()
-                self._later(str(error))
-        return self._file
-
-    def _write(self, file: RecordFile) -> None:
-        """Write all that waits; where the disk is full, let the oldest rows in the file make room, once."""
-        try:
-            record_store.write(file.connection, self.pending, self._boot_id)
-        except sqlite3.Error as error:
-            if not _is_full(error):
-                raise
-            file.connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
-            record_room.drop_oldest(file.connection)
-            record_store.write(file.connection, self.pending, self._boot_id)
-
-    def _succeeded(self, file: RecordFile, now: float) -> None:
-        if self.degraded is not None:
-            self.notices.append(Notice("record_recovered", f"{self._path} is written again"))
-        ended = bool(self.pending.incidents)
-        self.pending = Pending(dropped=self.pending.dropped)
-        self.degraded, self._pause, self._retry_at = None, self._limits.retry_seconds, 0.0
-        try:
-            if ended:
-                self._ends = record_store.read_ends(file.connection)
-            if now >= self._trim_at:
-                self._trim_at = now + _TRIM_SECONDS
-                record_room.trim(file.connection, self._limits, self._oldest())
-        except sqlite3.Error as error:
-            self._failed(error)
-
-    def _oldest(self) -> float | None:
-        """The oldest wall time to keep; None while the wall clock has jumped, so a jump deletes nothing."""
-        now = self._clock.now()
-        drift = (now.wall_s - self._began.wall_s) - (now.monotonic_s - self._began.monotonic_s)
-        return None if abs(drift) > _JUMP_SECONDS else now.wall_s - self._limits.keep_seconds
-
-    def _failed(self, error: Exception) -> None:
-        """Close the file, to be opened again after a pause; a damaged one is replaced at once.
-
-        On a full disk it stays open, as opening it again would take space.
-        """
-        damaged = isinstance(error, sqlite3.Error) and is_damage(error)
-        if not _is_full(error):
-            self.close()
-        self._later(f"the record is not written: {error}")
-        if damaged:
-            self._damaged, self._retry_at = True, 0.0
-
-    def _later(self, reason: str) -> None:
-        if self.degraded is None:
-            self.notices.append(Notice("record_degraded", reason))
-        self.degraded = reason
-        self._retry_at = time.monotonic() + self._pause
-        self._pause = min(self._pause * 2, _LONGEST_RETRY_SECONDS)
-
-
-def _is_full(error: Exception) -> bool:
-    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
 
 
 def decode_judge(memory: bytes, kind: type[T]) -> T | None:

@@ -1,0 +1,145 @@
+"""The recorder's thread at work: the open file, what still waits, and when to try again."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from sidecar.clock import Clock
+from sidecar.outputs import record_room, record_store
+from sidecar.outputs.record_file import Notice, RecordFile, RecordUnavailableError, is_damage, open_record
+from sidecar.outputs.record_store import Loaded, Pending, RecordLimits
+
+_LONGEST_RETRY_SECONDS: Final = 30.0
+_AGE_SECONDS: Final = 60.0  # between two looks for samples that are too old
+_JUMP_SECONDS: Final = 3600.0  # a wall clock this far off its course since the start is not believed
+
+
+class Writer:
+    """The thread's side: the open file, what still waits, and when to try again."""
+
+    def __init__(self, path: Path, limits: RecordLimits, boot_id: str, clock: Clock) -> None:
+        self._path = path
+        self._limits = limits
+        self._boot_id = boot_id
+        self._clock = clock
+        self._began = clock.now()
+        self._file: RecordFile | None = None
+        self._ends: Mapping[str, Mapping[str, int]] = {}
+        self._damaged = False
+        self._read = False  # what the record knows is read once, at the first time that it opens
+        self._pause = limits.retry_seconds
+        self._retry_at = 0.0
+        self._age_at = 0.0
+        self.pending = Pending()
+        self.degraded: str | None = None
+        self.notices: list[Notice] = []
+        self.loaded: Loaded | None = None
+
+    def round(self, newer: Pending, *, force: bool) -> None:
+        """Take over what came and try to write all; within a pause after a failure only what is forced is tried."""
+        self.pending.absorb(newer)
+        now = time.monotonic()
+        idle = not self.pending and self.degraded is None
+        if idle or (now < self._retry_at and not force):
+            return
+        file = self.open()
+        if file is None:
+            return
+        try:
+            self._write(file)
+        except Exception as error:  # noqa: BLE001 - the thread must live; the error becomes the degraded state
+            self._failed(error)
+            return
+        self._succeeded(file, now)
+
+    def close(self) -> None:
+        """Close the file; its log goes into the tables by that."""
+        if self._file is not None:
+            try:
+                self._file.close()
+            except (sqlite3.Error, OSError) as error:
+                self.degraded = f"the record did not close: {error}"
+            self._file = None
+
+    def open(self) -> RecordFile | None:
+        """Give the open file; open it first where it is not, or no longer the one at the path."""
+        if self._file is not None and not self._file.still_there():
+            self.notices.append(Notice("record_gone", f"{self._path} was removed or replaced; a new record begins"))
+            self.close()
+        if self._file is None:
+            try:
+                self._file = open_record(self._path, self._clock.now().wall_s, damaged=self._damaged)
+                self.notices += self._file.notices
+                self._damaged = False
+                self._begin(self._file.connection)
+            except Exception as error:  # noqa: BLE001 - whatever is in the file, the sidecar must go on
+                self.close()
+                self._failed(error)
+        return self._file
+
+    def _begin(self, connection: sqlite3.Connection) -> None:
+        """Read what the record knows; where this is a second file of this life, carry the counts over."""
+        if not self._read:
+            self.loaded = record_store.load(connection, self._boot_id)
+            self._read = True
+        record_store.keep_counts(connection, self._ends)
+        self._ends = record_store.read_ends(connection)
+
+    def _write(self, file: RecordFile) -> None:
+        """Write all that waits; where the disk is full, let the oldest rows in the file make room, once."""
+        try:
+            record_store.write(file.connection, self.pending, self._boot_id)
+        except sqlite3.Error as error:
+            if not _is_full(error):
+                raise
+            file.connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+            record_room.drop_oldest(file.connection)
+            record_store.write(file.connection, self.pending, self._boot_id)
+
+    def _succeeded(self, file: RecordFile, now: float) -> None:
+        if self.degraded is not None:
+            self.notices.append(Notice("record_recovered", f"{self._path} is written again"))
+        ended = bool(self.pending.incidents)
+        self.pending = Pending(dropped=self.pending.dropped)
+        self.degraded, self._pause, self._retry_at = None, self._limits.retry_seconds, 0.0
+        try:
+            if ended:
+                self._ends = record_store.read_ends(file.connection)
+            aged = now >= self._age_at
+            self._age_at = now + _AGE_SECONDS if aged else self._age_at
+            record_room.trim(file.connection, self._limits, self._oldest() if aged else None)
+        except sqlite3.Error as error:
+            self._failed(error)
+
+    def _oldest(self) -> float | None:
+        """The oldest wall time to keep; None while the wall clock has jumped, so a jump deletes nothing."""
+        now = self._clock.now()
+        drift = (now.wall_s - self._began.wall_s) - (now.monotonic_s - self._began.monotonic_s)
+        return None if abs(drift) > _JUMP_SECONDS else now.wall_s - self._limits.keep_seconds
+
+    def _failed(self, error: Exception) -> None:
+        """Close the file, to be opened again after a pause; a damaged one is replaced at once.
+
+        On a full disk it stays open, as opening it again would take space.
+        """
+        damaged = isinstance(error, sqlite3.Error) and is_damage(error)
+        if not _is_full(error):
+            self.close()
+        self._later(str(error) if isinstance(error, RecordUnavailableError) else f"the record is not written: {error}")
+        if damaged:
+            self._damaged, self._retry_at = True, 0.0
+
+    def _later(self, reason: str) -> None:
+        if self.degraded is None:
+            self.notices.append(Notice("record_degraded", reason))
+        self.degraded = reason
+        self._retry_at = time.monotonic() + self._pause
+        self._pause = min(self._pause * 2, _LONGEST_RETRY_SECONDS)
+
+
+def _is_full(error: Exception) -> bool:
+    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
