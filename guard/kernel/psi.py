@@ -6,37 +6,42 @@
 from __future__ import annotations
 
 import math
+from typing import Final
 
 from guard.kernel.flat import malformed
 from guard.kernel.values import Psi, PsiLine
 from guard.model import Known, Reading
 
-_PREFIXES = (b"avg10=", b"avg60=", b"avg300=", b"total=")
+_WORDS: Final = 5  # some avg10=0.00 avg60=0.00 avg300=0.00 total=0
 
 
 def parse(data: bytes, where: str) -> Reading[Psi]:
     """Parse a pressure file. MALFORMED without a complete `some` line; an incomplete `full` line is MALFORMED too."""
-    lines: dict[bytes, PsiLine] = {}
+    some = full = None
     for raw in data.split(b"\n")[:-1]:
-        kind, *words = raw.split()
-        if kind in (b"some", b"full"):
-            line = _parse_words(words)
-            if line is None:
-                return malformed(data, where)
-            lines[kind] = line
-    some = lines.get(b"some")
-    return malformed(data, where) if some is None else Known(Psi(some, lines.get(b"full")))
+        words = raw.split()
+        kind = words[0] if words else b""
+        if kind not in (b"some", b"full"):
+            continue
+        line = _parse_line(words)
+        if line is None:
+            return malformed(data, where)
+        if kind == b"some":
+            some = line
+        else:
+            full = line
+    return malformed(data, where) if some is None else Known(Psi(some, full))
 
 
-def _parse_words(words: list[bytes]) -> PsiLine | None:
-    if len(words) < len(_PREFIXES):
+def _parse_line(words: list[bytes]) -> PsiLine | None:
+    if len(words) < _WORDS:
         return None
-    values = [word[len(prefix) :] for word, prefix in zip(words, _PREFIXES, strict=False) if word.startswith(prefix)]
-    if len(values) != len(_PREFIXES) or not values[3].isdigit():
+    _, ten, sixty, three_hundred, total = words[:_WORDS]
+    names = (ten[:6], sixty[:6], three_hundred[:7], total[:6])
+    if names != (b"avg10=", b"avg60=", b"avg300=", b"total=") or not total[6:].isdigit():
         return None
     try:
-        avg10, avg60, avg300 = float(values[0]), float(values[1]), float(values[2])
-        total_us = int(values[3])
+        line = PsiLine(float(ten[6:]), float(sixty[6:]), float(three_hundred[7:]), int(total[6:]))
     except ValueError:
         return None
-    return PsiLine(avg10, avg60, avg300, total_us) if math.isfinite(avg10 + avg60 + avg300) else None
+    return line if math.isfinite(line.avg10 + line.avg60 + line.avg300) else None
