@@ -19,6 +19,7 @@ STACK_FRAMES: Final = 16
 LINE_LIMIT_BYTES: Final = 4096  # PIPE_BUF: one write of this size is not interleaved with other writers (pipe(7))
 _MESSAGE_LIMIT: Final = 1000
 _FRAME_LIMIT: Final = 200
+_NAME_LIMIT: Final = 128
 _CAUSES: Final = 4
 
 _TEXTS: Final = (
@@ -107,24 +108,28 @@ def failure_of(exc: BaseException, caught: Caught) -> Failure:
 
 
 def json_line(failure: Failure, about: Mapping[str, object]) -> bytes:
-    """Give one line of JSON, newline included, that fits `LINE_LIMIT_BYTES`; frames go first, then message text."""
+    """Give one line of JSON, newline included, that fits `LINE_LIMIT_BYTES`; frames go first, then message text.
+
+    `about` is at most 1 KiB of text; then names, at six bytes a character, leave room for an empty message.
+    """
     stack, message = list(failure.stack), failure.message
     while True:
         record = {
             "event": "oomguard.failure",
             "at_wall_s": round(failure.at_wall_s, 3),
             "kind": failure.kind,
-            "exception": failure.exception,
+            "exception": failure.exception[:_NAME_LIMIT],
             "message": message,
             "fatal": failure.fatal,
-            "thread": failure.thread,
+            "thread": failure.thread[:_NAME_LIMIT],
             **about,
             **failure.fields,
             "stack": stack,
         }
-        line = json.dumps(record, separators=(",", ":"), default=str).encode() + b"\n"
-        if len(line) <= LINE_LIMIT_BYTES or not (stack or message):
-            return line[:LINE_LIMIT_BYTES]
+        text = json.dumps(record, ensure_ascii=False, separators=(",", ":"), default=str) + "\n"
+        line = text.encode("utf-8", "replace")
+        if len(line) <= LINE_LIMIT_BYTES:
+            return line
         if stack:
             del stack[0]
         else:

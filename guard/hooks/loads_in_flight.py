@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from guard.box.writer import OperationSlot
+    from guard.box.writer import BoxWriter, OperationSlot
     from guard.hooks.safetensors_header import Shard
     from guard.keeper import Keeper
 
@@ -16,10 +16,11 @@ _local = threading.local()
 class LoadMark:
     """A load in flight in this thread. A borrowed one leaves ending it to its owner."""
 
-    __slots__ = ("_before", "_owner", "_slot", "path", "shard")
+    __slots__ = ("_before", "_owner", "_slot", "box", "path", "shard")
 
-    def __init__(self, slot: OperationSlot, path: str, shard: Shard) -> None:
+    def __init__(self, box: BoxWriter | None, slot: OperationSlot, path: str, shard: Shard) -> None:
         self._slot = slot
+        self.box = box
         self._owner = True
         self._before: LoadMark | None = None
         self.path = path
@@ -31,7 +32,7 @@ class LoadMark:
 
     def borrowed(self) -> LoadMark:
         """Give a mark on the same slot that does not end it."""
-        other = LoadMark(self._slot, self.path, self.shard)
+        other = LoadMark(self.box, self._slot, self.path, self.shard)
         other._owner = False
         return other
 
@@ -54,12 +55,12 @@ def begin_load(keeper: Keeper, label: str, path: str, shard: Shard) -> LoadMark 
     slot = keeper.begin("load", label, file=path, bytes_expected=shard.total_bytes)
     if slot is None:
         return None
-    mark = LoadMark(slot, path, shard)
+    mark = LoadMark(keeper.box, slot, path, shard)
     mark.enter()
     return mark
 
 
-def current_load(path: str) -> LoadMark | None:
-    """Give this thread's load in flight if it is of this file."""
+def current_load(keeper: Keeper, path: str) -> LoadMark | None:
+    """Give this thread's load in flight if it is of this file, and in the box of today (not the one before a fork)."""
     mark: LoadMark | None = getattr(_local, "load", None)
-    return mark if mark is not None and mark.path == path else None
+    return mark if mark is not None and mark.path == path and mark.box is keeper.box else None

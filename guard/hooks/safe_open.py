@@ -36,7 +36,7 @@ _MOST_OPEN: Final = 256
 class _Opened:
     """What we know of one `safe_open` instance."""
 
-    __slots__ = ("bytes_done", "entered", "last", "mark", "path", "shard")
+    __slots__ = ("bytes_done", "entered", "last", "mark", "path", "shard", "whole")
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -45,13 +45,16 @@ class _Opened:
         self.entered = False
         self.last: str | None = None
         self.bytes_done = 0
+        self.whole = False
 
     def ask(self, name: str | None) -> None:
-        """The tensor asked for before is done with; this one is in flight."""
+        """The tensor asked for before is done with; this one is in flight. None: no single one."""
         if self.shard is None or self.mark is None:
             return
         if self.last is not None:
             self.bytes_done += self.shard.tensors.get(self.last, 0)
+        if self.whole:
+            self.bytes_done = self.shard.total_bytes or 0
         self.last = name
         self.mark.progress(name, self.bytes_done)
 
@@ -95,8 +98,17 @@ class _Watch:
         opened = self._opened.pop(id(args[0]), None)
         if opened is None:
             return None
+        opened.whole = opened.whole and args[1:2] == (None,)  # no exception came out of the block
         opened.ask(None)
         return _OneCall(opened)
+
+    def ask_all(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Finishable | None:
+        """One call reads every tensor; which one is in flight cannot be seen, and the bytes count at the end."""
+        mark = self.ask(args[:1], kwargs)
+        opened = self._opened.get(id(args[0]))
+        if opened is not None:
+            opened.whole = True
+        return mark
 
     def ask(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Finishable | None:
         opened = self._opened.get(id(args[0]))
@@ -109,7 +121,7 @@ class _Watch:
     def _mark(self, opened: _Opened) -> None:
         if opened.mark is not None:
             return
-        shared = current_load(opened.path)
+        shared = current_load(self._keeper, opened.path)
         if shared is not None:
             opened.shard = shared.shard
             opened.mark = shared.borrowed()
@@ -137,7 +149,7 @@ def install(keeper: Keeper, module: ModuleType) -> Callable[[], None]:
         ("__exit__", watch.leave),
         ("get_tensor", watch.ask),
         ("get_slice", watch.ask),
-        ("get_tensors", watch.ask),
+        ("get_tensors", watch.ask_all),
     ):
         if hasattr(target, name):  # get_tensors exists since 0.8
             patches.set(target, name, marked(keeper, getattr(target, name), _LABEL, begin))

@@ -27,7 +27,7 @@ def install(keeper: Keeper, module: ModuleType) -> Callable[[], None]:
     def file_at(position: int, label: str) -> Callable[[tuple[Any, ...], dict[str, Any]], Finishable | None]:
         def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Finishable | None:
             path = os.fsdecode(args[position] if len(args) > position else kwargs["filename"])
-            if current_load(path) is not None:
+            if current_load(keeper, path) is not None:
                 return None
             return begin_load(keeper, label, path, read_shard(path))
 

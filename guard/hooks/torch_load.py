@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def install(keeper: Keeper, module: ModuleType) -> Callable[[], None]:
-    """Wrap the function where it is defined and, if torch is imported already, where torch re-exports it."""
+    """Wrap the function where it is defined and where torch re-exports it."""
 
     def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Finishable | None:
         source = args[0] if args else kwargs.get("f")
@@ -27,10 +27,21 @@ def install(keeper: Keeper, module: ModuleType) -> Callable[[], None]:
     original = module.load
     wrapper = marked(keeper, original, "torch.load", begin)
     patches.set(module, "load", wrapper)
-    package = sys.modules.get("torch")
-    if getattr(package, "load", None) is original:
-        patches.set(package, "load", wrapper)
-    return patches.undo
+    _exchange(original, wrapper)
+
+    def undo() -> None:
+        patches.undo()
+        if module.load is original:
+            _exchange(wrapper, original)
+
+    return undo
+
+
+def _exchange(old: object, new: object) -> None:
+    """Follow in `torch.load`. While torch is being imported it is not there yet and takes what it finds later."""
+    package: Any = sys.modules.get("torch")
+    if getattr(package, "load", None) is old:
+        package.load = new
 
 
 def _about(source: object) -> tuple[str | None, int | None]:

@@ -2,9 +2,10 @@
 
 `BaseProcess._bootstrap` (CPython 3.11 to 3.14, Lib/multiprocessing/process.py) runs `util._exit_function()` in a
 `finally` around `run()`: a finalizer sees the exception that is on its way, and no frame of ours shows in the
-traceback that the worker prints. Finalizers of the
-parent are dropped in a forked worker before the after-fork callbacks run, so ours is registered there; a spawned
-worker runs no such callback and keeps what was registered on import.
+traceback that the worker prints.
+
+Finalizers of the parent are dropped in a forked worker before the after-fork callbacks run, so ours is registered
+there; a spawned worker runs no such callback and keeps what was registered on import.
 """
 
 from __future__ import annotations
