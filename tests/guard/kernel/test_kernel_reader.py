@@ -170,6 +170,14 @@ def test_a_link_inside_the_root_is_followed(tmp_path: Path) -> None:
     assert Known("real") == Reader(str(tmp_path)).readlink("/link")
 
 
+def test_what_is_no_link_cannot_be_read_as_one(tmp_path: Path) -> None:
+    """A missing link is MISSING, a plain file FAILED (EINVAL)."""
+    (tmp_path / "plain").write_text("")
+    reader = Reader(str(tmp_path))
+    found = [reader.readlink("/none"), reader.readlink("/plain")]
+    assert [reading.why for reading in found if isinstance(reading, Unknown)] == [Why.MISSING, Why.FAILED]
+
+
 def test_a_directory_is_listed_in_order(tmp_path: Path) -> None:
     """The names of a directory come sorted; a missing one is MISSING."""
     for name in ("b", "a"):
