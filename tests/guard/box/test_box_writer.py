@@ -8,6 +8,7 @@ import signal
 import stat
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -197,9 +198,7 @@ def test_a_huge_failure_keeps_its_innermost_frames(tmp_path: Path, message: str)
     box = make(tmp_path)
     big = failure(1, message=message)
     stack = tuple(f"/site-packages/torch/nn/modules/{message[:20]}.py:{number} forward" for number in range(500))
-    box.fail(
-        type(big)(**{**_fields(big), "stack": stack, "fields": {"note": message, "n": 2**70, "inf": float("inf")}})
-    )
+    box.fail(replace(big, stack=stack, fields={"note": message, "n": 2**70, "inf": float("inf")}))
     (found,) = read(box).failures
     assert found.message
     assert found.exception == big.exception
