@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import os
 import select
+import signal
 import subprocess
 import threading
 import time
@@ -12,7 +14,9 @@ from pathlib import Path
 
 from bench.demo.probes import TIMEOUT_SECONDS, request
 from tests.lab.kit.cgroups import Cgroup
-from tests.lab.kit.wait import until
+from tests.lab.kit.wait import TooLateError, until
+
+GRACE_SECONDS = 2
 
 
 class DemoError(Exception):
@@ -28,8 +32,8 @@ class Life:
         self._runner = runner
         self._port = port
         self._log = log
-        pid = until(self._child_of_runner, 20, "oomguard run to start the server")
-        self._pidfd = os.pidfd_open(pid)
+        self.pid = until(self._child_of_runner, 20, "oomguard run to start the server")
+        self._pidfd = os.pidfd_open(self.pid)
         threading.Thread(target=self._note_death, daemon=True).start()
 
     def _child_of_runner(self) -> int | None:
@@ -78,6 +82,15 @@ class Life:
                     time.sleep(0.1)
 
         threading.Thread(target=ask, daemon=True).start()
+
+    def stop(self) -> None:
+        """End it as the kubelet does: SIGTERM to the container's first process, and SIGKILL after the grace."""
+        self._runner.send_signal(signal.SIGTERM)
+        with contextlib.suppress(TooLateError):
+            until(lambda: not self.alive, GRACE_SECONDS, "the server to end by itself")
+        if self.alive:
+            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+            until(lambda: not self.alive, 10, "the server to end after SIGKILL")
 
     def own_memory_bytes(self) -> int:
         """Anonymous memory of the group: what the kernel cannot drop."""

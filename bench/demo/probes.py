@@ -74,7 +74,8 @@ def sidecar_probe(port: int, model: str) -> Said:
         said = json.loads(body)["models"][model]
     except (OSError, http.client.HTTPException, ValueError, LookupError) as error:
         return Said(ok=False, text=f"no answer: {_short(error)}", ended_s=time.monotonic())
-    return Said(ok=status == _OK, text=said["reason"], ended_s=time.monotonic())
+    state_and_why = "; ".join(said["reason"].split("; ")[:2])
+    return Said(ok=status == _OK, text=state_and_why, ended_s=time.monotonic())
 
 
 def _short(error: Exception) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from bench.demo.life import Life
 from bench.demo.probes import FAILURE_THRESHOLD, Round, document
 from bench.demo.show import Show
-from bench.demo.stage import MODEL, Stage
+from bench.demo.stage import Stage
 from bench.demo.summary import Growth, Hang, InFlight, Kill, Reclaim
 from tests.lab.kit.cgroups import Limits
 from tests.lab.kit.wait import until
@@ -85,10 +85,10 @@ class Play:
                     self._show.say(f"warning: {warning['text']}")
                 if not life.alive:
                     break
-            self._show.say("killed by the kernel" if not life.alive else "not killed")
             died = life.died_monotonic_s
-        if died is None or warning is None:
-            return Growth(warning_lead_s=None)
+            if died is None or warning is None:
+                return Growth(warning_lead_s=None)
+            self._show_incident(life)
         return Growth(warning_lead_s=_rounded(died - warning["monotonic_s"]))
 
     def kill(self) -> tuple[Kill, str]:
@@ -101,10 +101,8 @@ class Play:
                     break
             if life.died_monotonic_s is None:
                 return Kill(end_class=None, level=None, in_flight=_in_flight({}), verdict_after_s=None), level
-            died = life.died_monotonic_s
-            incident = until(lambda: self._incident_since(died), 10, "an incident", pause_seconds=0.02)
-            after = time.monotonic() - died
-        self._show.say(incident["summary"])
+            incident = self._show_incident(life)
+            after = time.monotonic() - life.died_monotonic_s
         kill = Kill(
             end_class=incident["class"],
             level=incident["level"],
@@ -120,6 +118,10 @@ class Play:
         self._show.columns()
         try:
             yield life
+            if life.alive:
+                life.stop()
+                self._show.say("stopped as the kubelet does it: SIGTERM, then SIGKILL")
+                self._show_incident(life)
         finally:
             life.group.kill_all()
 
@@ -136,11 +138,15 @@ class Play:
         events = document(self._stage.opinions.sidecar_port, "/events?since=0")["events"]
         return next((one for one in events if _is_warning(one) and one["monotonic_s"] >= monotonic_s), None)
 
-    def _incident_since(self, monotonic_s: float) -> Mapping[str, Any] | None:
-        """Return the incident of a main process that ended then; 1 s of grace, as the sidecar saw it by itself."""
+    def _show_incident(self, life: Life) -> Mapping[str, Any]:
+        """Wait for the verdict on the end of this life, and print it."""
+        incident = until(lambda: self._incident_of(life.pid), 10, "a verdict", pause_seconds=0.02)
+        self._show.say(f"verdict: {incident['summary']}")
+        return incident
+
+    def _incident_of(self, pid: int) -> Mapping[str, Any] | None:
         incidents = document(self._stage.opinions.sidecar_port, "/incidents")["incidents"]
-        fresh = (one for one in incidents if one["model"] == MODEL and one["main"])
-        return next((one for one in fresh if abs(one["monotonic_s"] - monotonic_s) < 1.0), None)
+        return next((one for one in incidents if one["main"] and one["life"]["pid"] == pid), None)
 
 
 def _is_warning(event: Mapping[str, Any]) -> bool:
@@ -149,10 +155,10 @@ def _is_warning(event: Mapping[str, Any]) -> bool:
 
 def _in_flight(fields: Mapping[str, Any]) -> InFlight:
     return InFlight(
-        file=fields.get("file"),
-        tensor=fields.get("item"),
-        bytes_done=fields.get("bytes_done"),
-        bytes_expected=fields.get("bytes_expected"),
+        file=fields.get("in_flight_file"),
+        tensor=fields.get("in_flight_tensor"),
+        bytes_done=fields.get("in_flight_bytes_done"),
+        bytes_expected=fields.get("in_flight_bytes_expected"),
     )
 
 
