@@ -133,7 +133,7 @@ def decode(raw: bytes) -> Message | None:
         fields = json.loads(raw)
     except (ValueError, RecursionError) as exc:
         raise ProtocolError("the message is not JSON") from exc
-    if not isinstance(fields, dict) or not isinstance(fields.get("v"), int):
+    if not isinstance(fields, dict) or type(fields.get("v")) is not int:  # true is no version
         raise ProtocolError("the message has no version")
     if fields["v"] != VERSION:
         raise VersionError(f"this side speaks version {VERSION} of the protocol, the other one {str(fields['v'])[:20]}")

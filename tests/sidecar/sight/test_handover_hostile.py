@@ -104,19 +104,10 @@ def _plain(directory: Path, name: str) -> int:
     return _open(str(directory / name))
 
 
-def _renumbered(given: Handover) -> Handover:
-    """The first level's files, said to be of a second level that lies on its own."""
-    names = tuple(
-        name.replace("levels/1/", "levels/0/") if name.endswith("memory.stat") else name
-        for name in given.hello.descriptors
-        if name != "levels/0/memory.stat"
-    )
-    kept = tuple(
-        fd
-        for name, fd in zip(given.hello.descriptors, given.descriptors, strict=True)
-        if name != "levels/0/memory.stat" or os.close(fd)
-    )
-    return Handover(replace(given.hello, descriptors=names), kept)
+def _two_cgroups(given: Handover) -> Handover:
+    """The own level with one file of the level above among its own."""
+    fd = given.descriptors[given.hello.descriptors.index("levels/1/memory.stat")]
+    return replaced(given, "levels/0/memory.stat", os.dup(fd))
 
 
 Wrong = Callable[[Handover, Path], Handover]
@@ -138,7 +129,7 @@ WRONG_DESCRIPTORS: dict[str, tuple[Wrong, str]] = {
     "null-as-pidfd": (lambda g, _: replaced(g, "pidfd", _open("/dev/null")), "no pidfd"),
     "pidfd-of-other": (lambda g, _: replaced(g, "pidfd", os.pidfd_open(os.getppid())), "pidfd is of process"),
     "two-of-a-name": (lambda g, _: added(g, "proc/io", _open("/proc/self/io")), "one name"),
-    "two-cgroups": (lambda g, _: _renumbered(g), "another cgroup"),
+    "two-cgroups": (lambda g, _: _two_cgroups(g), "another cgroup"),
     "other-life": (
         lambda g, _: Handover(
             replace(g.hello, life=replace(g.hello.life, start_ticks=g.hello.life.start_ticks + 1)), g.descriptors
