@@ -16,6 +16,7 @@ from tests.lab.kit.places import CHECKOUT, PYTHON
 from tests.lab.kit.wait import TooLateError
 
 FOLDER = CHECKOUT / "build" / "demo"
+SUMMARY = FOLDER / "summary.json"
 
 
 def main() -> int:
@@ -43,6 +44,7 @@ def _leave(number: int, _frame: FrameType | None) -> None:
 
 def _play(show: Show) -> int:
     FOLDER.mkdir(parents=True, exist_ok=True)
+    SUMMARY.unlink(missing_ok=True)  # that of an earlier run must not pass for this one's
     weights = FOLDER / "model.safetensors"
     if not weights.exists():
         show.say(f"making a checkpoint once: {weights}")
@@ -63,11 +65,10 @@ def _play(show: Show) -> int:
 
 
 def _end(summary: Summary, stage: Stage, show: Show) -> int:
-    path = FOLDER / "summary.json"
-    summary.write(path)
+    summary.write(SUMMARY)
     show.heading("what was seen")
-    show.say(path.read_text().strip().replace("\n", "\n  "))
-    show.say(f"summary              {path}")
+    show.say(SUMMARY.read_text().strip().replace("\n", "\n  "))
+    show.say(f"summary              {SUMMARY}")
     show.say(f"record and incidents {stage.shared / 'record.sqlite'}")
     broken = list(summary.broken())
     for sentence in broken:
