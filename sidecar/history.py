@@ -98,11 +98,17 @@ class Point:
 
     def level(self, level: LevelId) -> LevelPoint | None:
         """Give this life of a level, if it was seen at this tick."""
-        return next((one for one in self.levels if one.id == level), None)
+        for one in self.levels:
+            if one.id == level:
+                return one
+        return None
 
     def process(self, session: str) -> ProcessPoint | None:
         """Give this life of a process, if it lived at this tick."""
-        return next((one for one in self.processes if one.session == session), None)
+        for one in self.processes:
+            if one.session == session:
+                return one
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +145,14 @@ class History:
         point = _point(sample, kept[-1] if kept else None)
         return History(sample, self.latest if kept else None, (*kept[first:], point))
 
-    def window(self, seconds: float) -> tuple[Point, ...]:
-        """Give the points of the last `seconds`, from the newest one that old (or the first there is) on."""
+    def first(self, seconds: float) -> int:
+        """Give the index of the window's first point: the newest one that is `seconds` old, or the first there is."""
         edge = self.points[-1].at.monotonic_s - seconds + _SLACK_SECONDS
-        return self.points[max(0, bisect_right(self.points, edge, key=_monotonic) - 1) :]
+        return max(0, bisect_right(self.points, edge, key=_monotonic) - 1)
+
+    def window(self, seconds: float) -> tuple[Point, ...]:
+        """Give the points of the last `seconds`, oldest first."""
+        return self.points[self.first(seconds) :]
 
     def covers(self, seconds: float) -> bool:
         """Tell whether the model has been watched for the last `seconds`."""
@@ -155,7 +165,7 @@ class History:
             found = point.level(level)
             return _not_yet(signal) if found is None else found.signals[signal]
 
-        return _rate(self.window(seconds), read, signal)
+        return self._rate(read, signal, seconds)
 
     def work_rate(self, session: str, work: Work, seconds: float) -> Reading[Rate]:
         """Say how fast a process consumed something over the window; NOT_SAMPLED with fewer than two points."""
@@ -164,7 +174,21 @@ class History:
             found = point.process(session)
             return _not_yet(work) if found is None else found.work[work]
 
-        return _rate(self.window(seconds), read, work)
+        return self._rate(read, work, seconds)
+
+    def _rate(self, read: Callable[[Point], Reading[int]], what: str, seconds: float) -> Reading[Rate]:
+        now = self.points[-1]
+        last = read(now)
+        if isinstance(last, Unknown):
+            return last
+        for index in range(self.first(seconds), len(self.points) - 1):
+            then = self.points[index]
+            value = read(then)
+            if isinstance(value, Known):
+                # A counter that went back was reset: what it counts now has come since.
+                base = value.value if value.value <= last.value else 0
+                return Known(Rate(last.value - base, now.at.monotonic_s - then.at.monotonic_s))
+        return _not_yet(what)
 
 
 _SLACK_SECONDS: Final = 0.02  # ticks jitter: a point 0.99 s old is one second old
@@ -176,24 +200,6 @@ def _monotonic(point: Point) -> float:
 
 def _not_yet(what: str) -> Unknown:
     return Unknown(Why.NOT_SAMPLED, what, None, "needs two samples")
-
-
-def _rate(points: tuple[Point, ...], read: Callable[[Point], Reading[int]], what: str) -> Reading[Rate]:
-    last = read(points[-1])
-    if isinstance(last, Unknown):
-        return last
-    first: tuple[float, int] | None = None
-    for point in points[:-1]:
-        value = read(point)
-        if isinstance(value, Known):
-            first = (point.at.monotonic_s, value.value)
-            break
-    if first is None:
-        return _not_yet(what)
-    began, base = first
-    if base > last.value:
-        base = 0  # reset: what it counts now has come since
-    return Known(Rate(last.value - base, points[-1].at.monotonic_s - began))
 
 
 def _point(sample: Sample, before: Point | None) -> Point:

@@ -3,8 +3,9 @@
 Theory
     * Pressure files say nothing before this death: without swap anonymous growth first moved them 0.1 s before the
       kill. Headroom divided by slope is the warning.
-    * The slope is the median of all slopes between points of a window (Theil-Sen): one jump, however large, moves it
-      by nothing. Growth must also have gone on in the last third of the window, else it is over.
+    * The slope is the median of all slopes between points of a window (Theil-Sen), and growth must have gone on in the
+      newest quarter of the window. So one jump, however large, is no pace: while it lies in the newest quarter less
+      than half of the slopes lie across it and the median is 0, and after that growth is over.
     * Windows of 0.4, 1, 3 and 10 s; the worst counts. The short one is for 200 MiB/s in a 256 MiB container, whose
       whole life is 1.2 s; the long ones see slow growth through noise.
     * A window sees no further than eight times its own length: growth must have taken at least an eighth of what is
@@ -37,11 +38,10 @@ CRITICAL_SECONDS: Final = 3.0
 """Enough for a last relief, and to write down what is happening."""
 WINDOWS_SECONDS: Final = (0.4, 1.0, 3.0, 10.0)
 _HORIZON: Final = 8.0  # times the window's length
-_JITTER_SECONDS: Final = 0.05  # half a tick
-_FEWEST: Final = 4  # points
+_FEWEST: Final = 5  # points: with four, half of all slopes lie across a jump at the end
 _MOST: Final = 12  # points: 66 slopes, so that a tick stays cheap
 _SHORTEST_SPAN: Final = 0.25  # seconds
-_GOING_ON: Final = 0.25  # of the slope, in the last third
+_GOING_ON: Final = 0.25  # of the slope, in the newest quarter
 
 _Series = Sequence[tuple[float, int]]
 
@@ -50,7 +50,6 @@ _Series = Sequence[tuple[float, int]]
 class Estimate:
     """Seconds until the level's headroom is used up, at `slope_bytes_per_second` seen over `window_seconds`."""
 
-    level: LevelPoint
     seconds: float
     headroom_bytes: int
     slope_bytes_per_second: float
@@ -78,55 +77,65 @@ def estimate_level(history: History, level: LevelPoint) -> Estimate | None:
     room = level.headroom_bytes
     if isinstance(room, Unknown) or isinstance(room.value, Unlimited):
         return None
-    series = _series(history, level)
-    if not series or series[-1][1] - min(value for _, value in series) < room.value / (2 * _HORIZON):
-        return None
-    found = [
-        Estimate(
-            level=level,
-            seconds=max(0.0, room.value / slope),
-            headroom_bytes=room.value,
-            slope_bytes_per_second=slope,
-            window_seconds=part[-1][0] - part[0][0],
-        )
-        for part in _windows(series)
-        if (slope := _slope(part)) > 0
-        and room.value <= slope * min(WARNING_SECONDS, _HORIZON * (part[-1][0] - part[0][0]))
-    ]
+    found: list[Estimate] = []
+    begin = _after_loads(history, level)
+    for seconds in WINDOWS_SECONDS:
+        series = _series(history, level, begin, seconds)
+        span = series[-1][0] - series[0][0] if series else 0.0
+        horizon = min(WARNING_SECONDS, _HORIZON * span)
+        if len(series) < _FEWEST or span < _SHORTEST_SPAN or not _may_meet(series, room.value):
+            continue
+        slope = _slope(series)
+        if slope > 0 and room.value <= slope * horizon:
+            found.append(
+                Estimate(
+                    seconds=max(0.0, room.value / slope),
+                    headroom_bytes=room.value,
+                    slope_bytes_per_second=slope,
+                    window_seconds=span,
+                )
+            )
     return min(found, key=lambda one: one.seconds, default=None)
 
 
-def _series(history: History, level: LevelPoint) -> _Series:
-    """Give time and growing bytes of the level, oldest first, from after the last load that explained growth."""
+def _after_loads(history: History, level: LevelPoint) -> int:
+    """Give the index of the first point after the last load that explained growth."""
+    points = history.points
+    for index in range(len(points) - 1, -1, -1):
+        point = points[index]
+        if point.begun and (then := point.level(level.id)) is not None and explained(point, then):
+            return index + 1
+    return 0
+
+
+def _series(history: History, level: LevelPoint, begin: int, seconds: float) -> _Series:
+    """Give time and growing bytes of the level in the window, oldest first, thinned to at most `_MOST`, ends kept."""
+    points = history.points
+    first = max(begin, history.first(seconds))
+    count = len(points) - first
+    kept = min(count, _MOST)
+    step = (count - 1) / (kept - 1) if kept > 1 else 0.0
     series: list[tuple[float, int]] = []
-    for point in reversed(history.points):
+    for number in range(kept):
+        point = points[first + round(number * step)]
         then = point.level(level.id)
-        if then is None or isinstance(then.growing_bytes, Unknown) or explained(point, then):
-            break
-        series.append((point.at.monotonic_s, then.growing_bytes.value))
-    series.reverse()
+        if then is None or isinstance(then.growing_bytes, Unknown):
+            series.clear()  # another life of the level, or a gap: what was before says nothing about now
+        else:
+            series.append((point.at.monotonic_s, then.growing_bytes.value))
     return series
 
 
-def _windows(series: _Series) -> list[_Series]:
-    """Cut the windows that hold enough points; thin each to at most `_MOST`, ends kept."""
-    now = series[-1][0]
-    parts: list[_Series] = []
-    for seconds in WINDOWS_SECONDS:
-        part = [one for one in series if now - one[0] <= seconds + _JITTER_SECONDS]
-        if len(part) < _FEWEST or part[-1][0] - part[0][0] < _SHORTEST_SPAN:
-            continue
-        step = max(1.0, (len(part) - 1) / (_MOST - 1))
-        kept = min(len(part), _MOST)
-        parts.append([part[round(len(part) - 1 - index * step)] for index in reversed(range(kept))])
-    return parts
+def _may_meet(series: _Series, room: int) -> bool:
+    """Tell whether growth is large enough for any slope to reach the horizon; most ticks end here."""
+    return series[-1][1] - min(value for _, value in series) >= room / (2 * _HORIZON)
 
 
 def _slope(series: _Series) -> float:
     """Give the Theil-Sen slope, 0 where growth has stopped."""
     slope = median((b[1] - a[1]) / (b[0] - a[0]) for a, b in combinations(series, 2))
-    third = series[-1 - max(1, len(series) // 3) :]
-    lately = (third[-1][1] - third[0][1]) / (third[-1][0] - third[0][0])
+    newest = series[-1 - max(1, len(series) // 4) :]
+    lately = (newest[-1][1] - newest[0][1]) / (newest[-1][0] - newest[0][0])
     return slope if lately >= _GOING_ON * slope else 0.0
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from typing import Final
 
 from sidecar.health.values import State
@@ -311,6 +312,7 @@ TABLE: Final = (
 )
 
 
+@cache
 def look_up(case: Case) -> Row:
     """Give the first row that takes the case; a test shows that every case has one."""
     return next(row for row in TABLE if row.fits(case))

@@ -13,7 +13,7 @@ from sidecar.sample import Instant, LevelId, LevelSample, NodeSample, ProbeResul
 
 MIB = 1 << 20
 LIFE = LifeId("boot", 100, 5000, "s1")
-_NONE = Unknown(Why.NOT_SAMPLED, "test")
+NOT_SAMPLED = Unknown(Why.NOT_SAMPLED, "test")
 
 
 def psi(some_us: int, full_us: int) -> bytes:
@@ -25,6 +25,11 @@ def psi(some_us: int, full_us: int) -> bytes:
 def table(lines: Mapping[str, int]) -> bytes:
     """Print a flat keyed file."""
     return "".join(f"{name} {value}\n" for name, value in lines.items()).encode()
+
+
+def line(value: object) -> bytes:
+    """Print a file of one value."""
+    return f"{value}\n".encode()
 
 
 def at(seconds: float, *, wall: float | None = None) -> Instant:
@@ -74,11 +79,11 @@ class V2:
         }
         zero = dict.fromkeys(("low", "high", "max", "oom", "oom_kill", "oom_group_kill"), 0)
         files = {
-            "memory.current": str(self.anon + self.cache + self.shmem).encode(),
-            "memory.max": self.limit.encode(),
-            "memory.high": self.high.encode(),
-            "memory.swap.max": self.swap_max.encode(),
-            "memory.swap.current": b"0",
+            "memory.current": line(self.anon + self.cache + self.shmem),
+            "memory.max": line(self.limit),
+            "memory.high": line(self.high),
+            "memory.swap.max": line(self.swap_max),
+            "memory.swap.current": line(0),
             "memory.stat": table(stat),
             "memory.events": table({**zero, **self.events}),
             "memory.events.local": table({**zero, **self.local}),
@@ -127,12 +132,12 @@ class V1:
             "oom_kill": self.oom_kill,
         }
         files = {
-            "memory.usage_in_bytes": str(self.rss + self.cache).encode(),
-            "memory.limit_in_bytes": str(self.limit).encode(),
+            "memory.usage_in_bytes": line(self.rss + self.cache),
+            "memory.limit_in_bytes": line(self.limit),
             "memory.stat": table(stat),
-            "memory.failcnt": str(self.failcnt).encode(),
+            "memory.failcnt": line(self.failcnt),
             "memory.oom_control": table(control),
-            "memory.kmem.usage_in_bytes": b"0",
+            "memory.kmem.usage_in_bytes": line(0),
         }
         if self.memory_us is not None:
             files["memory.pressure"] = psi(*self.memory_us)
@@ -241,10 +246,10 @@ def sample(
     """Make a sample with no swap on the node."""
     node = NodeSample(
         meminfo=Known({"SwapFree": 0, "MemTotal": 1 << 35, "MemAvailable": 1 << 34}),
-        vmstat=_NONE,
-        memory_pressure=_NONE,
-        io_pressure=_NONE,
-        cpu_pressure=_NONE,
+        vmstat=NOT_SAMPLED,
+        memory_pressure=NOT_SAMPLED,
+        io_pressure=NOT_SAMPLED,
+        cpu_pressure=NOT_SAMPLED,
     )
     return Sample(
         at=at(seconds),
