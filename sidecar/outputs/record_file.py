@@ -27,8 +27,8 @@ from sidecar.outputs.shape import iso
 SCHEMA_VERSION: Final = 1
 _APPLICATION_ID: Final = 0x4F4F4D47  # "OOMG"
 _KEEP_ASIDE: Final = 3
-_WAL_PAGES: Final = 128  # checkpoint at half a MiB: the log stays small and is reused in place, also on a full disk
-LOG_BYTES: Final = 1 << 20  # the log is cut back to this after a large transaction
+_WAL_PAGES: Final = 32  # automatic checkpoint at 128 KiB; the log is then written over from its start
+LOG_BYTES: Final = 256 << 10  # a log beyond this is checkpointed by hand (record_room), and cut back to it
 _DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 _SCHEMA: Final = """
@@ -37,7 +37,6 @@ CREATE TABLE samples (
     n INTEGER PRIMARY KEY, boot_id TEXT NOT NULL, model TEXT NOT NULL,
     wall_s REAL NOT NULL, monotonic_s REAL NOT NULL, row TEXT NOT NULL
 );
-CREATE INDEX samples_by_model ON samples (model, wall_s);
 CREATE TABLE events (
     n INTEGER PRIMARY KEY, id INTEGER NOT NULL, boot_id TEXT NOT NULL, model TEXT NOT NULL,
     wall_s REAL NOT NULL, monotonic_s REAL NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL, fields TEXT NOT NULL

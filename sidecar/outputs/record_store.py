@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from types import MappingProxyType
 from typing import Final
 
@@ -15,7 +16,8 @@ import msgspec
 
 from guard.model import LifeId
 from sidecar.board import Event, Incident
-from sidecar.outputs.shape import clean, encode, incident_document, incident_from, plain
+from sidecar.outputs.record_file import SCHEMA_VERSION
+from sidecar.outputs.shape import clean, encode, incident_document, incident_from, iso, plain
 from sidecar.sample import Instant
 
 _EVENTS_LOADED: Final = 500
@@ -103,11 +105,32 @@ class Pending:
         self.judges |= newer.judges
         self.dropped += newer.dropped
 
+    def part(self) -> Pending:
+        """What goes into one transaction: little enough to fit the log that is already there on a full disk."""
+        first = next(iter(self.incidents.items()), None)
+        return Pending(
+            samples=deque(islice(self.samples, _ROWS_AT_ONCE)),
+            events=deque(islice(self.events, _ROWS_AT_ONCE)),
+            incidents=dict([first]) if first else {},
+            judges=dict(self.judges),
+        )
+
+    def remove(self, part: Pending) -> None:
+        """Drop what `part` gave, after it was committed."""
+        for _ in part.samples:
+            self.samples.popleft()
+        for _ in part.events:
+            self.events.popleft()
+        for name in part.incidents:
+            del self.incidents[name]
+        self.judges.clear()
+
     def __bool__(self) -> bool:
         """Whether anything waits."""
         return bool(self.samples or self.events or self.incidents or self.judges)
 
 
+_ROWS_AT_ONCE: Final = 50
 _SERIES_WAITING: Final = 32  # about 100 KiB each
 _INCIDENTS_WAITING: Final = 500
 
@@ -139,7 +162,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def write(connection: sqlite3.Connection, pending: Pending, boot_id: str) -> None:
-    """Write all that waits in one transaction. Raises `sqlite3.Error`; then nothing of it was written."""
+    """Write a part in one transaction. Raises `sqlite3.Error`; then nothing of it was written."""
     with transaction(connection):
         for row in pending.incidents.values():
             _write_incident(connection, row)
@@ -212,6 +235,13 @@ def keep_counts(connection: sqlite3.Connection, ends: Mapping[str, Mapping[str, 
             "ON CONFLICT (model, cause) DO UPDATE SET count=max(count, excluded.count)",
             [(model, cause, count) for model, causes in ends.items() for cause, count in causes.items()],
         )
+
+
+def note_start(connection: sqlite3.Connection, boot_id: str, wall_s: float) -> None:
+    """Say in the record itself what wrote it last: for people who look with the `sqlite3` command."""
+    facts = {"schema": str(SCHEMA_VERSION), "boot_id": boot_id, "opened": iso(wall_s)}
+    with transaction(connection):
+        connection.executemany("INSERT OR REPLACE INTO meta (key, value) VALUES (?,?)", facts.items())
 
 
 def read_ends(connection: sqlite3.Connection) -> dict[str, dict[str, int]]:

@@ -14,7 +14,7 @@ from sidecar.outputs.record_file import Notice, RecordFile, RecordUnavailableErr
 from sidecar.outputs.record_store import Loaded, Pending, RecordLimits
 
 _LONGEST_RETRY_SECONDS: Final = 30.0
-_AGE_SECONDS: Final = 60.0  # between two looks for samples that are too old
+_AGE_SECONDS: Final = 60.0  # between two looks for samples that are too old, and for room for the reserve
 _JUMP_SECONDS: Final = 3600.0  # a wall clock this far off its course since the start is not believed
 
 
@@ -42,19 +42,17 @@ class Writer:
     def round(self, newer: Pending, *, force: bool) -> None:
         """Take over what came and try to write all; within a pause after a failure only what is forced is tried."""
         self.pending.absorb(newer)
-        now = time.monotonic()
         idle = not self.pending and self.degraded is None
-        if idle or (now < self._retry_at and not force):
+        if idle or (time.monotonic() < self._retry_at and not force):
             return
         file = self.open()
         if file is None:
             return
         try:
             self._write(file)
+            self._succeeded(file)
         except Exception as error:  # noqa: BLE001 - the thread must live; the error becomes the degraded state
             self._failed(error)
-            return
-        self._succeeded(file, now)
 
     def close(self) -> None:
         """Close the file; its log goes into the tables by that."""
@@ -78,6 +76,8 @@ class Writer:
                 self._begin(self._file.connection)
             except Exception as error:  # noqa: BLE001 - whatever is in the file, the sidecar must go on
                 self.close()
+                if isinstance(error.__cause__, sqlite3.Error):  # it may be a full disk: even opening takes a little
+                    record_room.give_up_reserve(self._path)
                 self._failed(error)
         return self._file
 
@@ -87,33 +87,42 @@ class Writer:
             self.loaded = record_store.load(connection, self._boot_id)
             self._read = True
         record_store.keep_counts(connection, self._ends)
+        try:
+            record_store.note_start(connection, self._boot_id, self._clock.now().wall_s)
+        except sqlite3.Error as error:
+            if not record_room.is_full(error):
+                raise
         self._ends = record_store.read_ends(connection)
 
     def _write(self, file: RecordFile) -> None:
-        """Write all that waits; where the disk is full, let the oldest rows in the file make room, once."""
-        try:
-            record_store.write(file.connection, self.pending, self._boot_id)
-        except sqlite3.Error as error:
-            if not _is_full(error):
-                raise
-            file.connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
-            record_room.drop_oldest(file.connection)
-            record_store.write(file.connection, self.pending, self._boot_id)
+        """Write all that waits, part by part; where the disk is full, let old samples make room, and try again."""
+        made_room = False
+        while self.pending:
+            part = self.pending.part()
+            try:
+                record_store.write(file.connection, part, self._boot_id)
+                self.pending.remove(part)
+                self._trim(file)
+                made_room = False
+            except sqlite3.Error as error:
+                if made_room or not record_room.is_full(error):
+                    raise
+                record_room.make_room(file)
+                made_room = True
 
-    def _succeeded(self, file: RecordFile, now: float) -> None:
+    def _trim(self, file: RecordFile) -> None:
+        now = time.monotonic()
+        aged = now >= self._age_at
+        if aged:
+            self._age_at = now + _AGE_SECONDS
+            record_room.take_reserve(self._path)
+        record_room.trim(file, self._limits.max_bytes, self._oldest() if aged else None)
+
+    def _succeeded(self, file: RecordFile) -> None:
         if self.degraded is not None:
             self.notices.append(Notice("record_recovered", f"{self._path} is written again"))
-        ended = bool(self.pending.incidents)
-        self.pending = Pending(dropped=self.pending.dropped)
         self.degraded, self._pause, self._retry_at = None, self._limits.retry_seconds, 0.0
-        try:
-            if ended:
-                self._ends = record_store.read_ends(file.connection)
-            aged = now >= self._age_at
-            self._age_at = now + _AGE_SECONDS if aged else self._age_at
-            record_room.trim(file.connection, self._limits, self._oldest() if aged else None)
-        except sqlite3.Error as error:
-            self._failed(error)
+        self._ends = record_store.read_ends(file.connection)
 
     def _oldest(self) -> float | None:
         """The oldest wall time to keep; None while the wall clock has jumped, so a jump deletes nothing."""
@@ -127,7 +136,7 @@ class Writer:
         On a full disk it stays open, as opening it again would take space.
         """
         damaged = isinstance(error, sqlite3.Error) and is_damage(error)
-        if not _is_full(error):
+        if not record_room.is_full(error):
             self.close()
         self._later(str(error) if isinstance(error, RecordUnavailableError) else f"the record is not written: {error}")
         if damaged:
@@ -139,7 +148,3 @@ class Writer:
         self.degraded = reason
         self._retry_at = time.monotonic() + self._pause
         self._pause = min(self._pause * 2, _LONGEST_RETRY_SECONDS)
-
-
-def _is_full(error: Exception) -> bool:
-    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
