@@ -146,5 +146,7 @@ class Writer:
         if self.degraded is None:
             self.notices.append(Notice("record_degraded", reason))
         self.degraded = reason
-        self._retry_at = time.monotonic() + self._pause
-        self._pause = min(self._pause * 2, _LONGEST_RETRY_SECONDS)
+        now = time.monotonic()
+        if now >= self._retry_at:  # a forced attempt within the pause does not lengthen it
+            self._retry_at = now + self._pause
+            self._pause = min(self._pause * 2, _LONGEST_RETRY_SECONDS)

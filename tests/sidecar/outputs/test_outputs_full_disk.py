@@ -71,7 +71,7 @@ async def until(true: Callable[[], bool]) -> None:
 
 
 async def test_incidents_of_a_full_disk_are_written_when_there_is_room(disk: Path) -> None:
-    """The reserve takes some, then nothing fits and the rest waits in memory; once there is room, all of it is there."""
+    """The reserve takes some, then the rest waits in memory; once there is room, all of it is in the record."""
     path = disk / "record.sqlite"
     recorder = Recorder(path, QUICK, boot_id="boot-1", clock=FrozenClock())
     await recorder.load()
