@@ -147,13 +147,14 @@ def _explain_model(answer: ModelAnswer) -> dict[str, Json]:
         "judged_at": iso(judgement.at.wall_s),
         "last_probe": plain(view.sample.probe) if view.sample else None,
         "findings": [one.text for one in findings],
-        "degraded": [*judgement.degraded, *_cannot_tell(view)],
+        "degraded": [*judgement.degraded, *blind(view)],
     }
 
 
-def _cannot_tell(view: ModelView) -> list[str]:
-    blind = [one for one in view.answers if isinstance(one, CannotTell)]
-    return [f"{one.detector} cannot tell: " + ", ".join(str(gap) for gap in one.missing) for one in blind]
+def blind(view: ModelView) -> list[str]:
+    """What the detectors cannot tell, and for want of what."""
+    unseeing = [one for one in view.answers if isinstance(one, CannotTell)]
+    return [f"{one.detector} cannot tell: " + ", ".join(str(gap) for gap in one.missing) for one in unseeing]
 
 
 def verbose(answer: HealthAnswer, board: Board) -> str:
@@ -176,4 +177,4 @@ def _verbose_view(view: ModelView) -> list[str]:
         lines.append(f"    last probe: {probe.value.outcome.value} after {probe.value.latency_seconds:.3f} s")
     elif probe is not None:
         lines.append(f"    last probe: unknown, {probe}")
-    return lines + [f"    degraded: {text}" for text in (*judgement.degraded, *_cannot_tell(view))]
+    return lines + [f"    degraded: {text}" for text in (*judgement.degraded, *blind(view))]

@@ -13,14 +13,15 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from guard.kernel import headroom, memcg
-from guard.kernel.values import MemoryLevel, Psi
-from guard.model import Known, Limit, Operation, OperationKind, Reading, Unknown, Unlimited, Why
+from guard.kernel import memcg
+from guard.kernel.values import CgroupVersion, MemoryLevel, Psi
+from guard.model import Known, Limit, Operation, OperationKind, Reading, Unlimited
 from sidecar.board import PROBE_BOUNDS_SECONDS, Board, ModelView, ProbeTally
 from sidecar.detect.values import CannotTell, Finding, Severity
 from sidecar.health.values import State
 from sidecar.outputs import answers
 from sidecar.outputs.metrics_table import TABLE
+from sidecar.outputs.room import Room, room
 from sidecar.outputs.shape import clean
 from sidecar.outputs.status import operations
 from sidecar.sample import Instant, LevelSample, NodeSample, ProcessSample, Sample, SightKind
@@ -29,26 +30,26 @@ from sidecar.verdict.values import EndClass
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 _FAMILIES: Final = {"gauge": GaugeMetricFamily, "counter": CounterMetricFamily, "histogram": HistogramMetricFamily}
 _SEVERITY: Final = {Severity.NOTICE: 1, Severity.WARNING: 2, Severity.CRITICAL: 3}
-_KINDS: Final = {  # label to names in memory.stat, v2 first, then the v1 one that counts the children as well
-    "anon": ("anon", "total_rss"),
-    "file": ("file", "total_cache"),
-    "file_mapped": ("file_mapped", "total_mapped_file"),
-    "file_dirty": ("file_dirty", "total_dirty"),
-    "file_writeback": ("file_writeback", "total_writeback"),
-    "shmem": ("shmem", "total_shmem"),
-    "unevictable": ("unevictable", "total_unevictable"),
-    "kernel": ("kernel",),
-    "slab": ("slab",),
+_KINDS: Final = {  # label to line of memory.stat, v2 and v1; v1 has no line for the kernel's own memory
+    "anon": ("anon", "rss"),
+    "file": ("file", "cache"),
+    "file_mapped": ("file_mapped", "mapped_file"),
+    "file_dirty": ("file_dirty", "dirty"),
+    "file_writeback": ("file_writeback", "writeback"),
+    "shmem": ("shmem", "shmem"),
+    "unevictable": ("unevictable", "unevictable"),
+    "kernel": ("kernel", None),
+    "slab": ("slab", None),
 }
 _REFAULTS: Final = {
-    "anon": ("workingset_refault_anon", "total_workingset_refault_anon"),  # 5.9+
-    "file": ("workingset_refault_file", "total_workingset_refault_file"),
-    "all": ("workingset_refault", "total_workingset_refault"),  # before 5.9
+    "anon": "workingset_refault_anon",  # 5.9+
+    "file": "workingset_refault_file",
+    "all": "workingset_refault",  # before 5.9
 }
 _STAT_COUNTERS: Final = {
-    "oomguard_major_faults": ("pgmajfault", "total_pgmajfault"),
-    "oomguard_scanned_pages": ("pgscan",),
-    "oomguard_reclaimed_pages": ("pgsteal",),
+    "oomguard_major_faults": "pgmajfault",
+    "oomguard_scanned_pages": "pgscan",
+    "oomguard_reclaimed_pages": "pgsteal",
 }
 
 
@@ -205,7 +206,7 @@ def _sample(series: _Series, name: str, sample: Sample) -> None:
     for process in alive:
         _process(series, name, process)
     for level in sample.levels:
-        _level(series, (name, str(level.depth), level.name), level, sample.node)
+        _level(series, (name, str(level.depth), level.name), level, room(sample, level))
 
 
 def _process(series: _Series, name: str, process: ProcessSample) -> None:
@@ -217,7 +218,7 @@ def _process(series: _Series, name: str, process: ProcessSample) -> None:
         series.put("oomguard_process_resident_bytes", (name, pid, kind), value)
 
 
-def _level(series: _Series, labels: tuple[str, ...], level: LevelSample, node: NodeSample) -> None:
+def _level(series: _Series, labels: tuple[str, ...], level: LevelSample, derived: Room) -> None:
     memory = level.memory
     series.put("oomguard_memory_current_bytes", labels, number(memory.current_bytes))
     series.put("oomguard_memory_peak_bytes", labels, number(memory.peak_bytes))
@@ -225,21 +226,14 @@ def _level(series: _Series, labels: tuple[str, ...], level: LevelSample, node: N
     series.put("oomguard_memory_high_bytes", labels, number(memory.high_bytes))
     series.put("oomguard_memory_swap_bytes", labels, number(memory.swap_current_bytes))
     series.put("oomguard_memory_swap_limit_bytes", labels, number(memory.swap_max_bytes))
-    series.put("oomguard_memory_unreclaimable_bytes", labels, number(headroom.unreclaimable_bytes(memory)))
-    series.put("oomguard_memory_headroom_bytes", labels, number(headroom.headroom_bytes(memory, _swap_free(node))))
+    series.put("oomguard_memory_unreclaimable_bytes", labels, number(derived.unreclaimable_bytes))
+    series.put("oomguard_memory_headroom_bytes", labels, number(derived.headroom_bytes))
     series.put("oomguard_oom_kills", labels, number(memcg.oom_kills(memory)))
     _events(series, labels, memory)
     if isinstance(memory.stat, Known):
-        _stat(series, labels, memory.stat.value)
+        _stat(series, labels, memory.version, memory.stat.value)
     pressures = {"memory": memory.memory_pressure, "io": memory.io_pressure, "cpu": memory.cpu_pressure}
     _pressure(series, "oomguard_pressure_stall_seconds", labels, pressures)
-
-
-def _swap_free(node: NodeSample) -> Reading[int]:
-    if not isinstance(node.meminfo, Known):
-        return node.meminfo
-    free = node.meminfo.value.get("SwapFree")
-    return Unknown(Why.MISSING, "SwapFree of meminfo") if free is None else Known(free)
 
 
 def _events(series: _Series, labels: tuple[str, ...], memory: MemoryLevel) -> None:
@@ -249,17 +243,16 @@ def _events(series: _Series, labels: tuple[str, ...], memory: MemoryLevel) -> No
     series.put("oomguard_memory_events", (*labels, "failcnt"), number(memory.failcnt))
 
 
-def _stat(series: _Series, labels: tuple[str, ...], stat: Mapping[str, int]) -> None:
-    for kind, names in _KINDS.items():
-        series.put("oomguard_memory_kind_bytes", (*labels, kind), _first(stat, names))
-    for kind, names in _REFAULTS.items():
-        series.put("oomguard_refaults", (*labels, kind), _first(stat, names))
-    for metric, names in _STAT_COUNTERS.items():
-        series.put(metric, labels, _first(stat, names))
-
-
-def _first(table: Mapping[str, int], names: tuple[str, ...]) -> int | None:
-    return next((table[name] for name in names if name in table), None)
+def _stat(series: _Series, labels: tuple[str, ...], version: CgroupVersion, stat: Mapping[str, int]) -> None:
+    """Levels below are counted as well: v2 always does so, v1 in its `total_` lines."""
+    v1 = version is CgroupVersion.V1
+    prefix = "total_" if v1 else ""
+    for kind, (v2_name, v1_name) in _KINDS.items():
+        series.put("oomguard_memory_kind_bytes", (*labels, kind), stat.get(f"{prefix}{v1_name if v1 else v2_name}"))
+    for kind, name in _REFAULTS.items():
+        series.put("oomguard_refaults", (*labels, kind), stat.get(prefix + name))
+    for metric, name in _STAT_COUNTERS.items():
+        series.put(metric, labels, stat.get(prefix + name))
 
 
 def _pressure(series: _Series, name: str, labels: tuple[str, ...], resources: Mapping[str, Reading[Psi]]) -> None:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from html import escape
+from urllib.parse import quote
 
 from guard.model import Known, Limit, Reading, Unlimited
 from sidecar.board import Board, Event, Incident, ModelView
 from sidecar.detect.values import Finding
 from sidecar.outputs import answers
+from sidecar.outputs.room import room
 from sidecar.outputs.shape import iso
 from sidecar.outputs.status import operations
 from sidecar.sample import Instant
 
 _STYLE = """
-:root{color-scheme:light dark}body{font:15px/1.45 system-ui,sans-serif;margin:0 auto;max-width:60rem;padding:.8rem}
+:root{color-scheme:light dark}body{overflow-wrap:anywhere;font:15px/1.45 system-ui,sans-serif;
+margin:0 auto;max-width:60rem;padding:.8rem}
 h1{font-size:1.2rem}h2{font-size:1.05rem;margin:1.4rem 0 .3rem}h3{font-size:.95rem;margin:.8rem 0 .2rem}
 table{border-collapse:collapse;width:100%;display:block;overflow-x:auto}
-td,th{border-bottom:1px solid #8885;padding:.2rem .5rem;text-align:left;vertical-align:top;overflow-wrap:anywhere}
+td,th{border-bottom:1px solid #8885;padding:.2rem .4rem;text-align:left;vertical-align:top;white-space:nowrap}
 .good{color:#18794e}.bad{color:#c62a2f}.unsure{color:#946800}.state{font-weight:600}
 ul{margin:.2rem 0;padding-left:1.2rem}
 @media(prefers-color-scheme:dark){.good{color:#4cc38a}.bad{color:#ff8589}.unsure{color:#f1a10d}}
@@ -62,7 +65,7 @@ def _model(board: Board, view: ModelView, now: Instant) -> str:
     return (
         f"<h2>{escape(view.name)}: <span class=state>{state}</span></h2><p>{' · '.join(said)}</p>"
         f"{_list(view.judgement.reasons)}{_list(findings, 'bad')}{_list(works)}"
-        f"{_list(view.judgement.degraded, 'unsure')}{_levels(view)}"
+        f"{_list((*view.judgement.degraded, *answers.blind(view)), 'unsure')}{_levels(view)}"
     )
 
 
@@ -85,11 +88,11 @@ def _levels(view: ModelView) -> str:
     if view.sample is None or not view.sample.levels:
         return "<p class=unsure>The model's memory is not seen.</p>"
     rows = "".join(
-        f"<tr><td>{escape(level.name)}<td>{_reading(level.memory.current_bytes)}<td>{_reading(level.memory.max_bytes)}"
-        f"<td>{_reading(level.memory.high_bytes)}"
+        f"<tr><td>{escape(level.name)}<td>{_reading(room(view.sample, level).headroom_bytes)}"
+        f"<td>{_reading(level.memory.current_bytes)}<td>{_reading(level.memory.max_bytes)}"
         for level in view.sample.levels
     )
-    return f"<table><tr><th>level<th>memory<th>limit<th>high{rows}</table>"
+    return f"<table><tr><th>level<th>headroom<th>memory<th>limit{rows}</table>"
 
 
 def _incidents(board: Board) -> str:
@@ -107,17 +110,16 @@ def _incident(incident: Incident) -> str:
     missing = tuple(f"missing: {text}" for text in verdict.missing)
     steps = tuple(f"next: {text}" for text in verdict.next_steps)
     return (
-        f"<h3>{escape(iso(incident.at.wall_s))} {escape(who)}: {escape(what)}</h3><p>{escape(verdict.summary)}</p>"
+        f"<h3><a href='incidents/{quote(incident.id, safe='')}'>{escape(iso(incident.at.wall_s))}</a> "
+        f"{escape(who)}: {escape(what)}</h3><p>{escape(verdict.summary)}</p>"
         f"{_list(said + missing + steps)}"
     )
 
 
 def _events(events: tuple[Event, ...]) -> str:
-    rows = "".join(
-        f"<tr><td>{escape(iso(event.at.wall_s))}<td>{escape(event.model)}<td>{escape(event.kind)}<td>{escape(event.text)}"
-        for event in reversed(events[-_EVENTS_SHOWN:])
-    )
-    return f"<h2>Events</h2><table>{rows}</table>" if rows else "<h2>Events</h2><p>None yet.</p>"
+    newest = reversed(events[-_EVENTS_SHOWN:])
+    said = tuple(f"{iso(one.at.wall_s)} {one.model} {one.kind}: {one.text}" for one in newest)
+    return f"<h2>Events</h2>{_list(said) or '<p>None yet.</p>'}"
 
 
 def _list(texts: tuple[str, ...], style: str = "") -> str:

@@ -6,6 +6,7 @@ from guard.model import Known, Operation
 from sidecar.board import Board, ModelView
 from sidecar.detect.values import CannotTell, Finding
 from sidecar.outputs import answers
+from sidecar.outputs.room import room
 from sidecar.outputs.shape import Json, encode, incident_document, iso, plain
 from sidecar.sample import Instant, Sample
 
@@ -50,6 +51,7 @@ def _model(view: ModelView) -> dict[str, Json]:
         "operations": [plain(one) for one in operations(view)],
         "ends": plain(view.ends),
         "last_incident": incident_document(view.incidents[0]) if view.incidents else None,
+        "room": [plain(room(view.sample, level)) for level in view.sample.levels] if view.sample else [],
         "sample": plain(view.sample),
     }
 

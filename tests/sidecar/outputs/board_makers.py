@@ -54,6 +54,27 @@ def level(name: str = "/pod/model", depth: int = 0, **changed: bytes) -> LevelSa
     return LevelSample(id=LevelId(25, 100 + depth), name=name, depth=depth, memory=memory)
 
 
+V1_FILES = {
+    "memory.usage_in_bytes": b"104857600\n",
+    "memory.limit_in_bytes": b"9223372036854771712\n",
+    "memory.failcnt": b"5\n",
+    "memory.oom_control": b"oom_kill_disable 0\nunder_oom 0\noom_kill 2\n",
+    "memory.stat": (
+        b"cache 0\nrss 0\nshmem 0\nmapped_file 0\npgmajfault 0\ntotal_cache 41943040\ntotal_rss 52428800\n"
+        b"total_shmem 1048576\ntotal_mapped_file 4096\ntotal_pgmajfault 42\ntotal_inactive_anon 52428800\n"
+        b"total_active_anon 0\ntotal_inactive_file 0\ntotal_active_file 0\ntotal_unevictable 0\n"
+    ),
+}
+
+
+def v1_level() -> LevelSample:
+    """A v1 level whose own processes hold nothing, those below it something."""
+    readings: Mapping[str, Reading[bytes]] = {key: Known(value) for key, value in V1_FILES.items()}
+    return LevelSample(
+        id=LevelId(25, 300), name="/pod/model", depth=0, memory=memcg.parse_level(CgroupVersion.V1, readings)
+    )
+
+
 def node() -> NodeSample:
     """A node whose vmstat may not be read."""
     stall = psi.parse(PSI, "/proc/pressure/memory")

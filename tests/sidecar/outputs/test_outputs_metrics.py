@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from board_makers import DENIED, NOW, board, incident, level, node, operation, process, sample, view
+from board_makers import DENIED, NOW, board, incident, level, node, operation, process, sample, v1_level, view
 from prometheus_client.parser import text_string_to_metric_families
 
 from guard.model import Known
@@ -74,6 +74,18 @@ def test_unlimited_is_infinite_and_unknown_is_absent() -> None:
     assert key("oomguard_pressure_stall_seconds_total", **OWN, resource="cpu", kind="some") not in series
     assert key("oomguard_process_resident_bytes", model="llm", pid="7", kind="shmem") not in series
     assert series[key("oomguard_process_resident_bytes", model="llm", pid="7", kind="anon")] == 50 << 20
+
+
+def test_a_v1_level_counts_those_below_it() -> None:
+    """On v1 the plain lines are the level's own, the `total_` lines mean what v2's lines mean."""
+    series = scrape(board(view(sample=changed("llm", levels=(v1_level(),)))))
+    assert series[key("oomguard_memory_kind_bytes", **OWN, kind="anon")] == 52428800
+    assert series[key("oomguard_memory_kind_bytes", **OWN, kind="shmem")] == 1048576
+    assert series[key("oomguard_major_faults_total", **OWN)] == 42
+    assert series[key("oomguard_oom_kills_total", **OWN)] == 2
+    assert series[key("oomguard_memory_events_total", **OWN, event="failcnt")] == 5
+    assert series[key("oomguard_memory_limit_bytes", **OWN)] == math.inf
+    assert key("oomguard_memory_kind_bytes", **OWN, kind="kernel") not in series
 
 
 def test_state_answers_and_findings() -> None:
