@@ -65,8 +65,11 @@ def _settings(config: str | None, flags: dict[str, str | None]) -> Settings:
 
 def _sidecar(config: str | None, **flags: str | None) -> int:
     settings = _settings(config, flags)
-    from sidecar.run import run
+    from sidecar import footprint
 
+    footprint.keep_small()
+    with footprint.without_certificates():
+        from sidecar.run import run
     return run(settings)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -11,6 +12,7 @@ from sidecar import ends
 from sidecar.board import Incident
 from sidecar.collect.processes import ProcessReader
 from sidecar.hub import Hub
+from sidecar.journal import Scalar
 from sidecar.sample import Instant
 from sidecar.sight.seen import SeenProcess
 from sidecar.verdict.classify import classify
@@ -36,6 +38,8 @@ class Endings:
     def __init__(self, hub: Hub, recorded: set[str]) -> None:
         self._hub = hub
         self._recorded = recorded
+        self.changed: Callable[[], object] = _nothing
+        """Called when the board should be written anew at once."""
         self._watched: dict[int, tuple[Watch, ProcessReader]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -65,6 +69,7 @@ class Endings:
             watch.died = latch.ended
         task = asyncio.get_running_loop().create_task(self._conclude(_End(watch, process, latch)), name="end")
         self._tasks.add(task)
+        self._soon()
         task.add_done_callback(self._done)
 
     async def drain(self) -> None:
@@ -95,6 +100,9 @@ class Endings:
             watch.ends[verdict.end_class.value] = watch.ends.get(verdict.end_class.value, 0) + 1
         self._hub.recorder.put_incident(incident)
         return incident
+
+    def _soon(self) -> None:
+        asyncio.get_running_loop().call_soon(self.changed)
 
     def _wake(self, pidfd: int) -> None:
         watch, process = self._watched[pidfd]
@@ -139,11 +147,11 @@ class Endings:
         incident = self.publish(watch, evidence, verdict)
         if incident is not None:
             kind = "model_ended" if evidence.main else "child_ended"
-            fields = {
+            fields: dict[str, Scalar] = {
                 "incident": incident.id,
                 "class": verdict.end_class.value,
                 "confidence": verdict.confidence.value,
-                "level": verdict.level,
+                "cgroup": verdict.level,
                 "main": evidence.main,
                 "verdict_after_seconds": round(incident.verdict_after_seconds, 3),
             }
@@ -151,7 +159,7 @@ class Endings:
         if not evidence.main:
             self._forget(end)
 
-    def _say(self, watch: Watch, life: LifeId, kind: str, text: str, fields: dict[str, object]) -> None:
+    def _say(self, watch: Watch, life: LifeId, kind: str, text: str, fields: Mapping[str, Scalar]) -> None:
         now: Instant = self._hub.clock.now()
         self._hub.journal.say(now, watch.name, kind, text, {"pid": life.pid, "session": life.session, **fields})
 
@@ -164,10 +172,15 @@ class Endings:
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
+        self._soon()
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._hub.degraded.set("verdict", f"{type(error).__name__}: {error}")
             self._hub.log.error("verdict_failed", error=f"{type(error).__name__}: {error}")
+
+
+def _nothing() -> None:
+    """Stand in until somebody wants to hear."""
 
 
 def _failures_answered(watch: Watch, now: Instant, period_seconds: float) -> int:

@@ -35,9 +35,7 @@ class Journal:
         self, at: Instant, model: str, kind: str, text: str, fields: Mapping[str, Scalar] = MappingProxyType({})
     ) -> None:
         """Something happened."""
-        event = Event(
-            id=self._next_id, at=at, model=model, kind=kind, text=text, fields=MappingProxyType(dict(fields))
-        )
+        event = Event(id=self._next_id, at=at, model=model, kind=kind, text=text, fields=MappingProxyType(dict(fields)))
         self._next_id += 1
         self._board.events = (*self._board.events, event)[-KEPT_EVENTS:]
         for sink in self._sinks:

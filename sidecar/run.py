@@ -53,7 +53,6 @@ def run(settings: Settings) -> int:
     complaint = distribution.complaint(distribution.imported_packages())
     if complaint is not None:
         return _cannot_start(complaint)
-    footprint.keep_small()
     log = JsonLog(clock=SystemClock(), level=settings.log_level.value)
     undo = capture_stdlib(log)
     try:
@@ -80,6 +79,7 @@ async def _main(settings: Settings, log: JsonLog) -> int:
         log.info("sidecar_started", host=server.host, port=server.port, dir=settings.dir, sight=settings.sight.value)
         await daemon.start()
         gc.collect()
+        footprint.give_back()
         gc.freeze()  # what start-up made stays; later collections need not look at it again
         log.info("memory_locked" if footprint.stay_in_memory() else "memory_not_locked")
         await stop.wait()
@@ -116,6 +116,7 @@ class Daemon:
         self.watches = Watches(settings.name, self._make_watch, self._drop_watch)
         self._seeing = Seeing(self._hub, self.watches, self._endings, reader)
         self._ticker = Ticker(self._hub, self.watches, self._endings, self._seeing.tell)
+        self._endings.changed = lambda: self._ticker.tick(at_once=True)
 
     async def start(self) -> None:
         """Read the record, then start every task."""

@@ -115,8 +115,8 @@ class Seeing:
             if was is not None and was.ended is not None and watch.release is not None:
                 reader.forget(was)
                 watch.release(reader.seen, was.seen)
-        for process in tuple(reader.processes):
-            self._endings.watch(watch, process)
+        for one in tuple(reader.processes):
+            self._endings.watch(watch, one)
         watch.quiet.tick(now, reader.read_levels(full=True), self._hub.node.read())
 
     def _exit_told(self, life: LifeId, wait_status: int) -> None:

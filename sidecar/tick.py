@@ -1,7 +1,12 @@
 """One tick: read every model and the node on one clock, ask the detectors and the judge, write the board.
 
-A tick costs little, as it runs ten times a second when a limit is near: counters, limits and the black box are read
-every time; what changes slowly or costs more (status and io of processes, the node) once a second.
+Theory
+    * A limit that is near needs a look ten times a second, everything else one a second. So there are full ticks, about
+      one a second, and lean ones between them. A lean one glances at memory.stat of the levels with a limit; only if
+      room has shrunk does it read their counters, limits and the operations in flight, and ask the two detectors that
+      live on them. So a steady model costs next to nothing, however near its limit it is.
+    * Stall times and rates are differences over a second and more: they, the judge and the board follow full ticks.
+    * What must not wait (an end, a verdict) asks for a full tick at once.
 """
 
 from __future__ import annotations
@@ -18,12 +23,13 @@ from guard.kernel.reader import KeptFile, Reader
 from guard.link.protocol import Pressure
 from guard.model import Known, Reading, Unknown
 from sidecar.board import ModelView
-from sidecar.detect import levels, time_to_limit
-from sidecar.detect.run_all import next_tick_seconds, run_all
+from sidecar.detect import levels, load_fit, time_to_limit
+from sidecar.detect.run_all import DETECTORS, next_tick_seconds
 from sidecar.detect.values import Answer, Finding, Severity
 from sidecar.endings import Endings
 from sidecar.health.evidence import gather
 from sidecar.health.judge import judge
+from sidecar.health.values import Judgement
 from sidecar.history import History
 from sidecar.hub import Hub
 from sidecar.journal import Scalar
@@ -36,8 +42,15 @@ _FULL_SECONDS: Final = 1.0
 _FULL_SLACK_SECONDS: Final = 0.05  # ticks jitter
 _PAGE_BYTES: Final = resource.getpagesize()
 
+_LEAST_BYTES: Final = 256 << 10
+_LEAST_SHIFT: Final = 12  # a 4096th of the room: growth that needs minutes is left to full ticks
+
 Tell: TypeAlias = Callable[[SeenModel, Pressure], object]
 """Pass a notice of pressure on to the guards of a model."""
+
+
+_CLOSE: Final = (time_to_limit.detect, load_fit.detect)
+_OTHERS: Final = tuple(detect for detect in DETECTORS if detect not in _CLOSE)
 
 
 class Ticker:
@@ -55,62 +68,81 @@ class Ticker:
 
     async def run(self) -> None:
         """Tick, pause, and so on."""
+        clock = self._hub.clock
         while True:
-            began = self._hub.clock.now().monotonic_s
+            began = clock.now().monotonic_s
             pause = self.tick()
-            spent = self._hub.clock.now().monotonic_s - began
-            await self._hub.clock.sleep(max(0.0, pause - spent))
+            await clock.sleep(max(0.0, pause - (clock.now().monotonic_s - began)))
 
-    def tick(self) -> float:
-        """Read, think and publish. A model that makes trouble is named and does not stop the others."""
+    def tick(self, *, at_once: bool = False) -> float:
+        """Read, think and publish; `at_once` makes it a full tick. Trouble with one model does not stop the others."""
         hub, now = self._hub, self._hub.clock.now()
-        full = now.monotonic_s - self._full_at_s >= _FULL_SECONDS - _FULL_SLACK_SECONDS
+        full = at_once or now.monotonic_s - self._full_at_s >= _FULL_SECONDS - _FULL_SLACK_SECONDS
         if full or self._node is None:
             self._full_at_s, self._node = now.monotonic_s, hub.node.read()
         pauses = [hub.settings.tick.longest_seconds]
         for watch in self._watches:
             try:
-                pauses.append(self._one(watch, self._node, full=full))
-                hub.degraded.clear(f"model {watch.name}")
+                pauses.append(self._full(watch, self._node) if full else self._lean(watch, self._node))
             except Exception as exc:  # noqa: BLE001 - one model's trouble must not silence the others
                 hub.degraded.set(f"model {watch.name}", f"{type(exc).__name__}: {exc}")
         self._ticks += 1
         pause = hub.settings.tick.fixed_seconds or max(hub.settings.tick.shortest_seconds, min(pauses))
-        self._publish(now, pause)
+        if full:
+            self._publish(now, pause)
         return pause
 
-    def _one(self, watch: Watch, node: NodeSample, *, full: bool) -> float:
+    def _full(self, watch: Watch, node: NodeSample) -> float:
         hub = self._hub
         if self._watches.lay_down_outlived(watch):
-            hub.journal.say(
-                hub.clock.now(), watch.name, "sight_changed", "answers again, from a process that was not handed over"
-            )
-        sample = self._sample(watch, node, full=full)
-        history = History.start(sample) if watch.history is None else watch.history.append(sample)
-        answers = run_all(history)
-        watch.memory, judgement = judge(watch.memory, gather(history), hub.settings.health)
-        watch.quiet.tick(sample.at, sample.levels, node)
-        self._say_what_changed(watch, sample.at, judgement.state.value, answers)
-        if judgement.live:
-            watch.failing_since = None
-        elif watch.failing_since is None:
-            watch.failing_since = sample.at
-        watch.history, watch.answers, watch.judgement = history, answers, judgement
-        hub.recorder.put_sample(sample, judgement)
-        if full:
-            hub.recorder.put_judge(watch.name, watch.memory)
-        return next_tick_seconds(history, answers)
+            text = "answers again, from a process that was not handed over"
+            hub.journal.say(hub.clock.now(), watch.name, "sight_changed", text)
+        sample = self._sample(watch, node, full=True)
+        watch.history = _grown(watch.history, sample)
+        watch.memory, judgement = judge(watch.memory, gather(watch.history), hub.settings.health)
+        self._say_state(watch, judgement)
+        watch.room_bytes = None if watch.reader is None else watch.reader.glance()
+        others = tuple(answer for detect in _OTHERS for answer in detect(watch.history))
+        watch.judgement = judgement
+        pause = self._close(watch, sample, others)
+        hub.recorder.put_judge(watch.name, watch.memory)
+        hub.degraded.clear(f"model {watch.name}")
+        return pause
+
+    def _lean(self, watch: Watch, node: NodeSample) -> float:
+        """Look closely only at a model whose room has shrunk since the last close look."""
+        room = None if watch.reader is None else watch.reader.glance()
+        if room is None or not self._shrank(watch, room):
+            return watch.pause_seconds
+        return self._close(watch, self._sample(watch, node, full=False), watch.other_answers)
+
+    @staticmethod
+    def _shrank(watch: Watch, room: int) -> bool:
+        before = room if watch.room_bytes is None else max(room, watch.room_bytes)
+        shrank = before - room > max(_LEAST_BYTES, before >> _LEAST_SHIFT)
+        watch.room_bytes = room if shrank else before
+        return shrank
+
+    def _close(self, watch: Watch, sample: Sample, others: tuple[Answer, ...]) -> float:
+        """Do what every tick does, lean or full."""
+        watch.close_history = history = _grown(watch.close_history, sample)
+        close = tuple(answer for detect in _CLOSE for answer in detect(history))
+        self._say_findings(watch, sample.at, (*close, *others))
+        watch.close_answers, watch.other_answers = close, others
+        watch.quiet.tick(sample.at, sample.levels, sample.node)
+        self._hub.recorder.put_sample(sample, watch.judgement)
+        watch.pause_seconds = next_tick_seconds(history, close)
+        return watch.pause_seconds
 
     def _sample(self, watch: Watch, node: NodeSample, *, full: bool) -> Sample:
-        reader, now = watch.reader, self._hub.clock.now()
-        processes = () if reader is None else reader.read_processes(full=full)
+        reader = watch.reader
         sample = Sample(
-            at=now,
+            at=self._hub.clock.now(),
             model=watch.name,
             sight=watch.sight,
             hidden_ancestors=reader is None or reader.seen.hidden_ancestors,
             levels=() if reader is None else reader.read_levels(full=full),
-            processes=processes,
+            processes=() if reader is None else reader.read_processes(full=full),
             node=node,
             probe=watch.prober.last,
             probe_in_flight_since=watch.prober.in_flight_since,
@@ -120,12 +152,19 @@ class Ticker:
                 self._endings.ended(watch, process)
         return sample
 
-    def _say_what_changed(self, watch: Watch, at: Instant, state: str, answers: tuple[Answer, ...]) -> None:
+    def _say_state(self, watch: Watch, judgement: Judgement) -> None:
+        before, state = watch.judgement, judgement.state.value
+        was = None if before is None else before.state.value
+        if was != state:
+            fields = {"from": was, "to": state, "reason": "; ".join(judgement.reasons)}
+            self._hub.journal.say(judgement.at, watch.name, "state_changed", f"{was or 'unseen'} -> {state}", fields)
+        if judgement.live:
+            watch.failing_since = None
+        elif watch.failing_since is None:
+            watch.failing_since = judgement.at
+
+    def _say_findings(self, watch: Watch, at: Instant, answers: tuple[Answer, ...]) -> None:
         say = self._hub.journal.say
-        before = watch.judgement
-        if before is None or before.state.value != state:
-            was = None if before is None else before.state.value
-            say(at, watch.name, "state_changed", f"{was or 'unseen'} -> {state}", {"from": was, "to": state})
         old, new = _findings(watch.answers), _findings(answers)
         for key, finding in new.items():
             if finding.detector == levels.LIMIT_CHANGED:
@@ -165,6 +204,10 @@ class Ticker:
         return statm if isinstance(statm, Unknown) else Known(statm.value.resident_pages * _PAGE_BYTES)
 
 
+def _grown(history: History | None, sample: Sample) -> History:
+    return History.start(sample) if history is None else history.append(sample)
+
+
 def _view(watch: Watch) -> ModelView:
     assert watch.judgement is not None, "published after its first tick"
     return ModelView(
@@ -201,7 +244,7 @@ def _fields(finding: Finding) -> dict[str, Scalar]:
     return {
         "detector": finding.detector,
         "severity": finding.severity.value,
-        "level": finding.level,
+        "cgroup": finding.level,
         "observed": finding.observed,
         "threshold": finding.threshold,
         "unit": finding.unit,

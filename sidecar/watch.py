@@ -32,8 +32,16 @@ class Watch:
     reader: ModelReader | None = None
     release: Release | None = None
     history: History | None = None
+    """Full ticks, about one a second."""
+    close_history: History | None = None
+    """Every tick: what is watched closely while a limit is near."""
     judgement: Judgement | None = None
-    answers: tuple[Answer, ...] = ()
+    room_bytes: int | None = None
+    """The most room below a limit since the model was last looked at closely."""
+    pause_seconds: float = 1.0
+    """Until it should be looked at again."""
+    close_answers: tuple[Answer, ...] = ()
+    other_answers: tuple[Answer, ...] = ()
     probes: ProbeTally = field(default_factory=ProbeTally)
     warnings: dict[str, int] = field(default_factory=dict)
     quiet: Quiet = field(default_factory=Quiet)
@@ -43,6 +51,11 @@ class Watch:
     """Whether the last probe failed."""
     failing_since: Instant | None = None
     """Since when /livez has failed without a break."""
+
+    @property
+    def answers(self) -> tuple[Answer, ...]:
+        """What the detectors said last."""
+        return (*self.close_answers, *self.other_answers)
 
     @property
     def sight(self) -> SightKind:

@@ -1,52 +1,118 @@
-"""One level of the model's chain, read through kept descriptors."""
+"""One level of the model's chain, read through kept descriptors.
+
+A full read takes every file. A lean one, ten times a second when a limit is near, takes what headroom and kills are
+made of, and nothing of a level without a limit: there is no headroom to watch, and a new limit shows within the second
+at the next full read. What a lean read leaves out keeps its value. A glance takes memory.stat alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final, TypeAlias
 
-from guard.kernel import memcg
-from guard.kernel.values import MemoryLevel
-from guard.model import Reading, Unknown, Why
+from guard.kernel import flat, memcg
+from guard.kernel.headroom import headroom_bytes
+from guard.kernel.reader import KeptFile
+from guard.kernel.values import CgroupVersion
+from guard.model import UNLIMITED, Known, Limit, Reading, Unknown, Why
 from sidecar.sample import LevelSample
 from sidecar.sight.seen import SeenLevel
 
 _LIMIT: Final = 64 << 10  # bytes; memory.stat is about 2 KiB, with per-node lines on a large machine 20 KiB
 
-# What changes slowly or only explains: read on full ticks, kept between them.
-_SLOW_FIELDS: Final = ("peak_bytes", "low_bytes", "min_bytes", "cpu_pressure", "cpu_stat")
-_SLOW_FILES: Final = frozenset(
-    {"memory.peak", "memory.max_usage_in_bytes", "memory.low", "memory.min", "cpu.pressure", "cpu.stat"}
-)
+_Parse: TypeAlias = Callable[[bytes, str], Reading[Any]]
+_LeanFile: TypeAlias = tuple[str, _Parse, KeptFile]  # field of MemoryLevel, its parser, its file
+_LEAN: Final[Mapping[CgroupVersion, Mapping[str, tuple[str, _Parse]]]] = {
+    CgroupVersion.V2: {
+        "memory.events": ("events", flat.parse_table),
+        "memory.current": ("current_bytes", flat.parse_number),
+        "memory.stat": ("stat", flat.parse_table),
+        "memory.max": ("max_bytes", flat.parse_limit),
+        "memory.high": ("high_bytes", flat.parse_limit),
+    },
+    CgroupVersion.V1: {
+        "memory.oom_control": ("oom_control", memcg.parse_oom_control),
+        "memory.usage_in_bytes": ("current_bytes", flat.parse_number),
+        "memory.stat": ("stat", flat.parse_table),
+        "memory.limit_in_bytes": ("max_bytes", flat.parse_limit),
+    },
+}
 
 
 class LevelReader:
     """Reads one level. Once the kernel has removed the cgroup, `gone` is true and the last values stay."""
 
-    def __init__(self, seen: SeenLevel) -> None:
-        self.seen = seen
+    def __init__(self, seen: SeenLevel, *, hidden_ancestors: bool) -> None:
         self.gone = False
-        self._last: MemoryLevel | None = None
-        self._lean = [(name, file) for name, file in seen.files.items() if name not in _SLOW_FILES]
-        self._full = list(seen.files.items())
+        self.bounded = False
+        """Whether a limit is set here, as of the last full read."""
+        self._seen = seen
+        self._hidden_ancestors = hidden_ancestors
+        self._last: LevelSample | None = None
+        self._bytes: dict[str, bytes] = {}
+        self._lean: tuple[_LeanFile, ...] = tuple(
+            (field, parse, seen.files[name])
+            for name, (field, parse) in _LEAN[seen.version].items()
+            if name in seen.files
+        )
+        self._stat = next((file for file in self._lean if file[0] == "stat"), None)
 
     def read(self, *, full: bool) -> LevelSample:
-        """Read now. A lean read keeps the slow fields of the last full one."""
-        if not self.gone:
-            self._read(full=full or self._last is None)
-        assert self._last is not None, "the first read always yields something"
-        return LevelSample(id=self.seen.id, name=self.seen.name, depth=self.seen.depth, memory=self._last)
+        """Read now, lean or full; the first read is always full."""
+        if self._last is None or (full and not self.gone):
+            return self._full()
+        return self._last if self.gone or not self.bounded else self._refresh(self._lean)
 
-    def _read(self, *, full: bool) -> None:
-        files: Mapping[str, Reading[bytes]] = {
-            name: file.read(_LIMIT) for name, file in (self._full if full else self._lean)
-        }
-        memory = memcg.parse_level(self.seen.version, files)
-        if isinstance(memory.current_bytes, Unknown) and memory.current_bytes.why is Why.GONE:
-            self.gone = True
-            self._last = self._last or memory
-            return
-        if not full and self._last is not None:
-            memory = replace(memory, **{field: getattr(self._last, field) for field in _SLOW_FIELDS})
-        self._last = memory
+    def glance(self) -> Reading[Limit]:
+        """Say how much room is left below the limit, by memory.stat now and all else as it was."""
+        if self._last is None or self.gone or not self.bounded:
+            return Known(UNLIMITED)
+        if self._stat is not None:
+            self._refresh((self._stat,))
+        return self._room(self._last)
+
+    def _full(self) -> LevelSample:
+        seen = self._seen
+        files: dict[str, Reading[bytes]] = {name: file.read(_LIMIT) for name, file in seen.files.items()}
+        memory = memcg.parse_level(seen.version, files)
+        self._bytes.clear()
+        self.gone = _is_gone(memory.current_bytes)
+        if not self.gone or self._last is None:
+            self._last = LevelSample(id=seen.id, name=seen.name, depth=seen.depth, memory=memory)
+        room = self._room(self._last)
+        self.bounded = isinstance(room, Known) and room.value is not UNLIMITED
+        return self._last
+
+    def _room(self, last: LevelSample) -> Reading[Limit]:
+        # Swap only widens the room below a limit that is there, so how much is free does not matter here.
+        return headroom_bytes(last.memory, Known(0), hidden_ancestors=self._hidden_ancestors)
+
+    def _refresh(self, files: tuple[_LeanFile, ...]) -> LevelSample:
+        assert self._last is not None, "a lean read follows a full one"
+        changed: dict[str, Any] = {}  # readings, by field of MemoryLevel
+        for field, parse, file in files:
+            value = self._changed(field, parse, file)
+            if value is not None:
+                changed[field] = value
+                if _is_gone(value):
+                    self.gone = True
+                    return self._last
+        if changed:
+            self._last = replace(self._last, memory=replace(self._last.memory, **changed))
+        return self._last
+
+    def _changed(self, field: str, parse: _Parse, file: KeptFile) -> Reading[Any] | None:
+        """Parse a file, unless it says what it said at the last lean read."""
+        data = file.read(_LIMIT)
+        if isinstance(data, Unknown):
+            self._bytes.pop(field, None)
+            return data
+        if self._bytes.get(field) == data.value:
+            return None
+        self._bytes[field] = data.value
+        return parse(data.value, file.where)
+
+
+def _is_gone(reading: Reading[Any]) -> bool:
+    return isinstance(reading, Unknown) and reading.why is Why.GONE

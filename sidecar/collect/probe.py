@@ -36,8 +36,10 @@ class Prober:
         self._clock = clock
         self._on_result = on_result
         self.in_flight_since: Instant | None = None
-        self.last: Reading[ProbeResult] = Unknown(
-            Why.NOT_SAMPLED, "probe", detail="none yet" if self.wanted else "no probe is set for this model"
+        self.last: Reading[ProbeResult] = (
+            Unknown(Why.NOT_SAMPLED, "probe", detail="none has finished yet")
+            if self.wanted
+            else Unknown(Why.MISSING, "probe", detail="none is set for this model")
         )
 
     @property

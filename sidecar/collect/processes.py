@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final, TypeVar
 
+from guard.box import format as box_format
 from guard.box.reader import parse_box
 from guard.kernel import procfs
 from guard.kernel.reader import KeptFile
 from guard.kernel.values import ProcIo, ProcStat, ProcStatus
-from guard.model import BoxState, Reading, Unknown, Why
+from guard.model import BoxState, Known, Reading, Unknown, Why
 from sidecar.sample import Instant, ProcessSample
 from sidecar.sight.seen import SeenProcess
 
 T = TypeVar("T")
 
 _LIMIT: Final = 16 << 10  # bytes; status is about 1.5 KiB
+_OPERATIONS: Final = slice(
+    box_format.OPERATIONS.offset,
+    box_format.OPERATIONS.offset + box_format.OPERATIONS.count * box_format.OPERATIONS.stride,
+)
 _BOX_LIMIT: Final = 64 << 10  # bytes; the largest a black box may be
 
 
@@ -28,6 +34,7 @@ class ProcessReader:
         self.alive = True
         self.ended: Instant | None = None
         """When its end was noticed and latched; set by who deals with ends."""
+        self._sample: ProcessSample | None = None
         self._box_bytes = b""
         self._status: Reading[ProcStatus] = Unknown(Why.NOT_SAMPLED, "/proc/PID/status")
         self._stat: Reading[ProcStat] = Unknown(Why.NOT_SAMPLED, "/proc/PID/stat")
@@ -35,13 +42,17 @@ class ProcessReader:
         self._box: Reading[BoxState] = Unknown(Why.MISSING, "black box")
 
     def read(self, *, full: bool) -> ProcessSample:
-        """Read now; a lean read leaves `status` and `io` as they were at the last full one."""
+        """Read now. A lean read looks only whether an operation in the black box has moved."""
+        if not full and self._sample is not None:
+            if self._operations_moved():
+                self._sample = replace(self._sample, box=self._box)
+            return self._sample
         if self.alive and self.seen.pidfd is None:
             self.alive = not _is_gone(self._file("stat"))
         if self.alive:
-            self._read_proc(full=full)
+            self._read_proc()
         self._read_box()
-        return ProcessSample(
+        self._sample = ProcessSample(
             life=self.seen.life,
             main=self.main,
             alive=self.alive,
@@ -50,21 +61,25 @@ class ProcessReader:
             io=self._io,
             box=self._box,
         )
+        return self._sample
+
+    def last_sample(self) -> ProcessSample:
+        """Give what was read last; read now if nothing was yet."""
+        return self._sample or self.read(full=True)
 
     def read_box(self) -> Reading[BoxState]:
         """Read the black box alone."""
         self._read_box()
         return self._box
 
-    def _read_proc(self, *, full: bool) -> None:
+    def _read_proc(self) -> None:
         # A reading that was good is not replaced by ESRCH: between death and pidfd wake-up /proc is already empty.
         stat = self._file("stat")
         if _is_gone(stat):
             return
         self._stat = _parsed(stat, procfs.parse_stat, "stat")
-        if full:
-            self._status = _parsed(self._file("status"), procfs.parse_status, "status")
-            self._io = _parsed(self._file("io"), procfs.parse_io, "io")
+        self._status = _parsed(self._file("status"), procfs.parse_status, "status")
+        self._io = _parsed(self._file("io"), procfs.parse_io, "io")
 
     def _file(self, name: str) -> Reading[bytes]:
         file = self.seen.files.get(name)
@@ -77,9 +92,22 @@ class ProcessReader:
         data = box.read(_BOX_LIMIT)
         if isinstance(data, Unknown):
             self._box = data if isinstance(self._box, Unknown) else self._box
-        elif data.value != self._box_bytes:
-            self._box_bytes = data.value
-            self._box = parse_box(data.value, box.where)
+        else:
+            self._parse_box(data.value, box.where)
+
+    def _operations_moved(self) -> bool:
+        """Read the box, and parse it if an operation moved; beats, which move with every token, can wait."""
+        box: KeptFile | None = self.seen.box
+        data = None if box is None else box.read(_BOX_LIMIT)
+        if box is None or not isinstance(data, Known) or data.value[_OPERATIONS] == self._box_bytes[_OPERATIONS]:
+            return False
+        self._parse_box(data.value, box.where)
+        return True
+
+    def _parse_box(self, data: bytes, where: str) -> None:
+        if data != self._box_bytes:
+            self._box_bytes = data
+            self._box = parse_box(data, where)
 
 
 def _parsed(data: Reading[bytes], parse: Callable[[bytes, str], Reading[T]], name: str) -> Reading[T]:
