@@ -75,7 +75,7 @@ def model_seen(podman: Podman, sidecar: str) -> dict[str, Any] | None:
     """Give the status of the example model once it was handed over and answers."""
     status = podman.get_json(sidecar, f"{SIDECAR_URL}/status")
     model = status["models"].get("example")
-    seen = model and model["sight"] == "handover" and model["state"] == "ok"
+    seen = model and model["sample"] and model["sample"]["sight"] == "handover" and model["judgement"]["state"] == "ok"
     return model if seen else None
 
 
@@ -124,7 +124,7 @@ def test_sidecar_image_needs_no_privileges(podman: Podman) -> None:
 def test_pod_hands_over_and_explains_a_kill(pod: Podman) -> None:
     """In a pod, a sidecar of another user sees the model's own cgroup, and names its limit when the kernel kills."""
     model = wait_for("the hand-over", lambda: model_seen(pod, "model-oomguard"))
-    assert model["levels"][0]["max_bytes"]["value"] == 128 << 20
+    assert model["sample"]["levels"][0]["memory"]["max_bytes"]["value"] == 128 << 20
     assert pod.get("model-oomguard", f"{SIDECAR_URL}/livez")[0] == 200
     incident = kill_by_leak(pod, "model-server", "model-oomguard")
     assert incident["class"] == "cgroup_oom"
@@ -140,7 +140,7 @@ def test_compose_hands_over_and_explains_a_kill(compose: Podman) -> None:
     """On Compose, model and sidecar on their own addresses, the same holds; the health check asks the sidecar."""
     model, sidecar = "compose_model_1", "compose_sidecar_1"
     seen = wait_for("the hand-over", lambda: model_seen(compose, sidecar))
-    assert seen["levels"][0]["max_bytes"]["value"] == 128 << 20
+    assert seen["sample"]["levels"][0]["memory"]["max_bytes"]["value"] == 128 << 20
     compose("healthcheck", "run", model)
     incident = kill_by_leak(compose, model, sidecar)
     assert (incident["class"], incident["confidence"]) == ("cgroup_oom", "high")
