@@ -1,0 +1,164 @@
+"""From samples to evidence: progress of kernel counters and loop tokens, pressure, work in flight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from guard.model import Known, Unknown, Why
+from sidecar.health.evidence import gather
+from sidecar.health.values import NO_PROBE, HealthEvidence, Pressure, Progress
+from sidecar.history import History
+from sidecar.sample import Sample
+from tests.sidecar import making as make
+from tests.sidecar.making import MIB
+
+MOVING, STILL = Known(Progress.MOVING), Known(Progress.STILL)
+
+
+def watched(work: Callable[[float], make.Work], seconds: float = 12.0) -> HealthEvidence:
+    """Sample twice a second and gather at the end."""
+    history: History | None = None
+    for tick in range(int(seconds * 2) + 1):
+        sample = make.sample(tick / 2, make.level(make.V2()), work=work(tick / 2))
+        history = History.start(sample) if history is None else history.append(sample)
+    assert history is not None
+    return gather(history)
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        pytest.param(lambda now: make.Work(cpu_ticks=int(now * 50)), id="cpu"),
+        pytest.param(lambda now: make.Work(majflt=int(now * 100)), id="faults"),
+        pytest.param(lambda now: make.Work(read_bytes=int(now * MIB)), id="reads"),
+        pytest.param(lambda now: make.Work(rss=int((50 + now) * MIB)), id="memory-grows"),
+        pytest.param(lambda now: make.Work(rss=int((90 - now) * MIB)), id="memory-shrinks"),
+    ],
+)
+def test_each_kernel_counter_shows_progress(work: Callable[[float], make.Work]) -> None:
+    """CPU time, served faults, bytes read and a changing RSS each show that the processes do something."""
+    assert watched(work).kernel_progress == MOVING
+
+
+def test_a_heartbeat_is_no_progress() -> None:
+    """The odd clock tick of an idle thread does not show progress."""
+    assert watched(lambda now: make.Work(cpu_ticks=int(now))).kernel_progress == STILL
+
+
+def test_progress_is_forgotten() -> None:
+    """Work that ended more than a window ago is standstill now."""
+    assert watched(lambda now: make.Work(cpu_ticks=int(min(now, 3) * 100))).kernel_progress == STILL
+
+
+def test_one_sample_shows_no_progress() -> None:
+    """Progress needs two samples; until then it is unknown and not standstill."""
+    found = watched(lambda _: make.Work(), 0.0).kernel_progress
+    assert isinstance(found, Unknown)
+    assert found.why is Why.NOT_SAMPLED
+
+
+def test_loop_tokens_show_a_turning_loop() -> None:
+    """A beat named loop that rises is progress of the serving loop."""
+    assert watched(lambda now: make.Work(beats={"loop": int(now * 10)})).loop_progress == MOVING
+
+
+@pytest.mark.parametrize("name", ["loop", "loop.engine"])
+def test_silent_loop_tokens_are_a_standstill(name: str) -> None:
+    """A loop that has not ticked for the whole window stands still."""
+    assert watched(lambda now: make.Work(beats={name: int(min(now, 1) * 10)})).loop_progress == STILL
+
+
+def test_silence_is_not_concluded_early() -> None:
+    """A loop that was watched for too short a time is unknown."""
+    found = watched(lambda _: make.Work(beats={"loop": 3}), 5.0).loop_progress
+    assert isinstance(found, Unknown)
+    assert found.why is Why.NOT_SAMPLED
+
+
+def test_other_beats_prove_progress_but_no_standstill() -> None:
+    """Requests that are done show progress; an idle server has none to count, so their absence says nothing."""
+    assert watched(lambda now: make.Work(beats={"requests": int(now)})).loop_progress == MOVING
+    assert isinstance(watched(lambda _: make.Work(beats={"requests": 9})).loop_progress, Unknown)
+
+
+def test_without_the_guard_the_loop_is_unknown() -> None:
+    """No black box, no tokens: unknown with the reason."""
+    found = watched(lambda _: make.Work()).loop_progress
+    assert isinstance(found, Unknown)
+    assert found.why is Why.MISSING
+
+
+def test_a_load_that_counts_moves() -> None:
+    """New bytes done are progress of the operation."""
+    found = watched(lambda now: make.Work(operations=(make.load("torch.load", 1 << 30, done=int(now * MIB)),)))
+    assert found.operation is not None
+    assert found.operation_progress == MOVING
+
+
+def test_a_load_that_has_just_begun_moves() -> None:
+    """An operation that was not there a window ago is progress by itself."""
+    found = watched(
+        lambda now: make.Work(
+            box=True, operations=(make.load("torch.load", 1 << 30, started=10.0),) if now >= 10 else ()
+        )
+    )
+    assert found.operation_progress == MOVING
+
+
+def test_a_silent_load_stands_still() -> None:
+    """An operation that said nothing for a window stands still by its own words."""
+    found = watched(lambda _: make.Work(operations=(make.load("torch.load", 1 << 30),)))
+    assert found.operation_progress == STILL
+
+
+def test_a_finished_load_is_not_in_flight() -> None:
+    """Done is done."""
+    done = replace(make.load("torch.load", 1 << 30), done=True)
+    assert watched(lambda _: make.Work(operations=(done,))).operation is None
+
+
+def test_the_last_updated_operation_is_the_one_judged() -> None:
+    """Of several the one that spoke last counts."""
+    old, new = make.load("torch.load", 1, started=1.0), make.load("my.loader", 1, started=2.0)
+    found = watched(lambda _: make.Work(operations=(new, old))).operation
+    assert found is not None
+    assert found.label == "my.loader"
+
+
+def test_the_end_of_the_main_process_is_known() -> None:
+    """`alive` is what the pidfd of the main process says, and its session names the life."""
+    found = watched(lambda now: make.Work(alive=now < 11))
+    assert Known(value=False) == found.alive
+    assert found.session == "s1"
+
+
+def without_processes() -> Sample:
+    """Make a sample of a model whose processes are not seen."""
+    return replace(make.sample(0.0), processes=())
+
+
+def test_nothing_seen_is_unknown_everywhere() -> None:
+    """A model seen through its probe alone has no other evidence, and nothing is made up."""
+    found = gather(History.start(without_processes()))
+    for reading in (found.alive, found.pressure, found.kernel_progress, found.loop_progress):
+        assert isinstance(reading, Unknown)
+    assert found.operation is None
+    assert found.probe == NO_PROBE
+
+
+def test_no_stall_is_no_pressure() -> None:
+    """Pressure files that do not move are known to say none."""
+    assert Known(Pressure.NONE) == watched(lambda _: make.Work()).pressure
+
+
+def test_no_pressure_files_is_not_no_pressure() -> None:
+    """Without stall times the absence of faults is not taken for calm."""
+    history: History | None = None
+    for tick in range(20):
+        sample = make.sample(tick / 2, make.level(make.V1()))
+        history = History.start(sample) if history is None else history.append(sample)
+    assert history is not None
+    assert isinstance(gather(history).pressure, Unknown)
