@@ -253,7 +253,10 @@ def read_ends(connection: sqlite3.Connection) -> dict[str, dict[str, int]]:
 
 
 def load(connection: sqlite3.Connection, boot_id: str) -> Loaded:
-    """Read back what a start needs. A row that is not in our shape is left out."""
+    """Read back what a start needs.
+
+    A row that is not in our shape is left out, and so is a judge's memory where the boot is not known ("").
+    """
     newest = connection.execute("SELECT document FROM incidents ORDER BY n DESC LIMIT ?", (_LIVES_LOADED,))
     incidents = [one for (document,) in newest if (one := incident_from(document.encode())) is not None]
     rows = connection.execute(
@@ -267,7 +270,7 @@ def load(connection: sqlite3.Connection, boot_id: str) -> Loaded:
         events=tuple(event for row in reversed(rows) if (event := _event(row)) is not None),
         incidents=tuple(incidents[:_INCIDENTS_LOADED]),
         lives=frozenset(one.life for one in incidents),
-        judges={model: memory.encode() for model, memory in judges},
+        judges={model: memory.encode() for model, memory in judges if boot_id},
     )
 
 

@@ -102,6 +102,10 @@ async def test_a_memory_of_another_boot_or_shape_is_no_memory(tmp_path: Path) ->
         assert decode_judge(same_boot.judges["llm"], Memory) is None
     async with recording(tmp_path / "r", boot_id="boot-2") as (_, next_boot):
         assert next_boot.judges == {}
+    async with recording(tmp_path / "s", boot_id="") as (nameless, _):
+        nameless.put_judge("llm", {"failures": 1})
+    async with recording(tmp_path / "s", boot_id="") as (_, nameless_again):
+        assert nameless_again.judges == {}
 
 
 async def test_samples_are_thinned_on_disk_and_whole_in_an_incident(tmp_path: Path) -> None:
