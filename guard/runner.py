@@ -133,7 +133,8 @@ def _become(command: Sequence[str], environment: dict[str, str], mask: Mask, rep
     try:
         for number in _DEFAULT_IN_CHILD:
             signal.signal(number, signal.SIG_DFL)
-        environment[MAIN] = str(os.getpid())
+        if environment.get(SWITCH) == "on":
+            environment[MAIN] = str(os.getpid())
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.execvpe(command[0], list(command), environment)  # noqa: S606 - running this command is the job
     except OSError as error:

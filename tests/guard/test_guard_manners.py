@@ -273,6 +273,24 @@ def test_sigterm_note(before: str, after: str, status: int, out: str, noted: boo
     assert noted == (only_box(tmp_path).sigterm_wall_s is not None)
 
 
+def test_signals_that_the_server_waits_for(tmp_path: Path) -> None:
+    """A server that blocks its signals and waits for them gets every one, none is lost to a thread of ours."""
+    ended = run_host(
+        """
+import guard, os, signal
+guard.install()
+numbers = [signal.SIGTERM, signal.SIGINT, signal.SIGCONT]
+signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+for number in numbers * 20:
+    os.kill(os.getpid(), number)
+    assert signal.sigwait(numbers) == number
+print("all", signal.pthread_sigmask(signal.SIG_BLOCK, []) == set(numbers))
+""",
+        tmp_path,
+    )
+    assert (ended.out, ended.err, ended.returncode) == ("all True\n", "", 0)
+
+
 def test_closed_standard_error(tmp_path: Path) -> None:
     """Where descriptor 2 was closed at the start and belongs to a file now, nothing of ours goes into that file."""
     data = tmp_path / "data"
