@@ -35,9 +35,15 @@ class Taken:
         self.link.sendall(encode(message))
 
     def receive(self) -> Message | None:
-        """Read the next message; None at the end of the connection."""
-        raw = self.link.recv(_LIMIT_BYTES)
-        return decode(raw) if raw else None
+        """Read the next message; None for a kind that is not known."""
+        return decode(self.link.recv(_LIMIT_BYTES))
+
+    def receive_end(self) -> bool:
+        """Wait for the next word; true if it is the end of the connection."""
+        try:
+            return self.link.recv(_LIMIT_BYTES) == b""
+        except ConnectionResetError:
+            return True
 
     def close(self) -> None:
         """Close everything that was handed over."""

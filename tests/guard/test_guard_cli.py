@@ -1,0 +1,100 @@
+"""The `oomguard` command."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from guard.cli import SIDECAR_COMMANDS
+from guard.place import RELEASE
+from tests.guard.hosts import ROOT, SITE, Ended, environment, run_command
+
+
+def _oomguard(shared: Path, *words: str) -> Ended:
+    return run_command([sys.executable, "-m", "guard.cli", *words], environment(shared))
+
+
+def test_help_lists_every_command(tmp_path: Path) -> None:
+    """`--help` names each command, those of the sidecar included."""
+    ended = _oomguard(tmp_path, "--help")
+    assert ended.returncode == 0
+    for name in ("run", "record-tree", "site-dir", *SIDECAR_COMMANDS):
+        assert re.search(rf"^    {name}\b", ended.out, re.MULTILINE), name
+
+
+def test_version_is_the_packages(tmp_path: Path) -> None:
+    """`--version` prints the release that the package is built as."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["version"] == RELEASE
+    assert _oomguard(tmp_path, "--version").out == f"oomguard {RELEASE}\n"
+
+
+def test_site_dir(tmp_path: Path) -> None:
+    """`site-dir` prints the folder that activates the guard."""
+    assert _oomguard(tmp_path, "site-dir").out == f"{SITE}\n"
+    assert (SITE / "sitecustomize.py").is_file()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("no-such-command",),
+        ("run",),
+        ("run", "--"),
+        ("run", "--no-such-option", "--", "true"),
+        ("run", "--name"),
+        ("record-tree",),
+        ("record-tree", "folder", "--pid", "nobody"),
+        ("record-tree", "folder", "--pid", "0"),
+        ("record-tree", "/proc/folder"),
+        ("site-dir", "more"),
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage(words: tuple[str, ...], tmp_path: Path) -> None:
+    """Wrong usage is told in words with status 2, and never by a traceback."""
+    ended = run_command([sys.executable, "-m", "guard.cli", *words], environment(tmp_path), cwd=ROOT)
+    assert (ended.returncode, ended.out) == (2, "")
+    assert "oomguard" in ended.err
+    assert "Traceback" not in ended.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_record_tree(tmp_path: Path) -> None:
+    """`record-tree` records the caller's kernel files and says where; a second run into the same folder is refused."""
+    folder = tmp_path / "tree"
+    ended = _oomguard(tmp_path, "record-tree", str(folder), "--pid", "1")
+    assert (ended.returncode, ended.err) == (0, "")
+    assert str(folder / "origin.toml") in ended.out
+    assert (folder / "proc" / "self" / "status").read_text().splitlines()[0].startswith("Name:")
+    again = _oomguard(tmp_path, "record-tree", str(folder))
+    assert again.returncode == 2
+    assert again.err.startswith("oomguard record-tree: ")
+
+
+def test_sidecar_commands_without_the_sidecar(tmp_path: Path) -> None:
+    """Without the daemon's package its commands say how to install it; the guard's own commands work."""
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    (alone / "guard").symlink_to(ROOT / "guard")
+    env = {**environment(tmp_path), "PYTHONPATH": str(alone)}
+    base = str(Path(sys.base_prefix) / "bin" / "python3")
+    for name in SIDECAR_COMMANDS:
+        ended = run_command([base, "-m", "guard.cli", name], env, cwd=tmp_path)
+        assert (ended.returncode, ended.out) == (2, "")
+        assert ended.err.startswith(f"oomguard {name}: sidecar is missing; install the daemon: pip install")
+    assert run_command([base, "-m", "guard.cli", "run", "--", "echo", "ran"], env, cwd=tmp_path).out == "ran\n"
+
+
+def test_name_and_directory_reach_the_server(tmp_path: Path) -> None:
+    """`--name` and `--dir` are in the server's environment, the directory as an absolute path."""
+    command = [sys.executable, "-m", "guard.cli", "run", "--name", "llm", "--dir", "shared", "--", "env"]
+    env = {**environment(tmp_path), "PYTHONPATH": str(ROOT)}
+    lines = run_command(command, env, cwd=tmp_path).out.splitlines()
+    assert {"OOMGUARD_NAME=llm", f"OOMGUARD_DIR={tmp_path / 'shared'}", "OOMGUARD=on"} <= set(lines)
+    assert f"PYTHONPATH={SITE}:{ROOT}" in lines
