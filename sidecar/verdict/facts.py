@@ -11,8 +11,8 @@ from sidecar.verdict.oom_report import OomReport, parse
 from sidecar.verdict.owner import Change, kills
 from sidecar.verdict.values import EndClass, EndEvidence
 
-REPORT_BEFORE_SECONDS: Final = 5.0
-"""A kill is reported before its victim is reaped; under thrash the victim took seconds to go."""
+REPORT_BEFORE_SECONDS: Final = 30.0
+"""A kill is reported when it is sent; a large process is then torn down for seconds before it is gone."""
 REPORT_AFTER_SECONDS: Final = 1.0
 """local_clock of the log and CLOCK_MONOTONIC differ by milliseconds."""
 FATAL_BEFORE_SECONDS: Final = 60.0

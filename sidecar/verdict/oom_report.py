@@ -26,7 +26,7 @@ _INVOKED: Final = re.compile(r"^(.{0,64}) invoked oom-killer: ")
 _TASK_IN: Final = re.compile(r"^Task in (\S+) killed as a result of limit of (\S+)$")
 _USAGE: Final = re.compile(r"^memory: usage (\d{1,20})kB, limit (\d{1,20})kB")
 _VICTIM: Final = re.compile(r",pid=(\d{1,10}),uid=\d{1,10}$")
-_KILLED: Final = re.compile(r"Killed process (\d{1,10})(?:, UID \d{1,10},)? \((.{0,64}?)\)(?: total-vm|,|$)")
+_KILLED: Final = re.compile(r"Killed process (\d{1,10})(?:, UID \d{1,10},)? \((.{0,64}?)\)(?: total-vm|,? UID|$)")
 _ANON: Final = re.compile(r"\banon-rss:(\d{1,20})kB")
 
 
