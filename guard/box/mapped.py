@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from guard.box import format as layout
+from guard.box.prune import hold, prune
 
 SUFFIX: Final = ".box"
 _PAGE: Final = 4096
@@ -109,6 +110,7 @@ def create(directory: str, session: str, about: bytes) -> MappedBox:
     temporary = Path(directory, f".{session}.new")
     try:
         _make_directory(Path(directory))
+        prune(path.parent, SUFFIX)
         if path.exists():
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
         view = _allocate(temporary)
@@ -138,8 +140,9 @@ def _allocate(path: Path) -> mmap.mmap:
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, _MODE)
     try:
         os.fchmod(fd, _MODE)
+        hold(fd)
         os.posix_fallocate(fd, 0, layout.SIZE)
-        view = mmap.mmap(fd, layout.SIZE)
+        view = mmap.mmap(fd, layout.SIZE)  # keeps a copy of the descriptor, and with it the lock
     except OSError:
         path.unlink()
         raise

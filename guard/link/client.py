@@ -27,7 +27,7 @@ class Phase(StrEnum):
     IDLE = "idle"  # not started
     WAITING = "waiting"  # no sidecar yet, or none any more; tries again
     CONNECTED = "connected"  # the sidecar took the hand-over
-    REFUSED = "refused"  # it did not; tries again after a longer pause
+    REFUSED = "refused"  # it did not; tries again, less and less often
     CLOSED = "closed"
 
 
@@ -50,7 +50,8 @@ class LinkSettings:
     longest_wait_seconds: float = 5.0
     """One failed connect in five seconds costs nothing to notice; a restarted sidecar sees again within it."""
     refused_wait_seconds: float = 30.0
-    """After a refusal. What was refused (another version, too many clients) rarely changes sooner."""
+    """The longest pause after a refusal. The first are short, as a process that thrashes may just have been too slow;
+    another version or too many clients rarely change soon."""
     handshake_seconds: float = 5.0
     """For connect, hello and answer together with a sidecar that is stuck."""
 
@@ -149,12 +150,10 @@ class LinkClient:
                 wait = settings.first_wait_seconds
             self._set(ended)
             self._drop()
-            pause = settings.refused_wait_seconds if ended.phase is Phase.REFUSED else wait
             with self._changed:
-                self._changed.wait_for(
-                    lambda: self._state.phase is Phase.CLOSED, pause * self._random.uniform(0.5, 1.0)
-                )
-            wait = min(wait * 2, settings.longest_wait_seconds)
+                self._changed.wait_for(lambda: self._state.phase is Phase.CLOSED, wait * self._random.uniform(0.5, 1.0))
+            refused = ended.phase is Phase.REFUSED
+            wait = min(wait * 2, settings.refused_wait_seconds if refused else settings.longest_wait_seconds)
 
     def _connect_and_listen(self) -> LinkState:
         """One connection from connect to end; why it ended."""
