@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from guard.model import LifeId, Unknown
+from guard.model import Known, LifeId, Unknown
 from sidecar import ends
 from sidecar.board import Incident
 from sidecar.collect.processes import ProcessReader
@@ -78,11 +78,13 @@ class Endings:
             await asyncio.wait(self._tasks)
 
     def publish(self, watch: Watch, evidence: EndEvidence, verdict: Verdict) -> Incident | None:
-        """Make the incident, unless the record has it already."""
+        """Make the incident, unless the record has it already, or it is none: a child that had done its work."""
         life = evidence.life
         if life.session in self._recorded:
             return None
         self._recorded.add(life.session)
+        if not evidence.main and _left_well(evidence):
+            return None
         now = self._hub.clock.now()
         incident = Incident(
             id=life.session,
@@ -156,6 +158,8 @@ class Endings:
                 "verdict_after_seconds": round(incident.verdict_after_seconds, 3),
             }
             self._say(watch, life, kind, verdict.summary, fields)
+        elif not evidence.main and _left_well(evidence):
+            self._say(watch, life, "child_ended", f"process {life.pid} exited with status 0", {})
         if not evidence.main:
             self._forget(end)
 
@@ -181,6 +185,15 @@ class Endings:
 
 def _nothing() -> None:
     """Stand in until somebody wants to hear."""
+
+
+def _left_well(evidence: EndEvidence) -> bool:
+    """Tell an exit with status 0, by the wait status or else by the guard's mark."""
+    status, box = evidence.wait_status, evidence.box
+    if isinstance(status, Known):
+        return status.value.exit_code == 0
+    mark = box.value.exit_mark if isinstance(box, Known) else None
+    return mark is not None and mark.status == 0
 
 
 def _failures_answered(watch: Watch, now: Instant, period_seconds: float) -> int:

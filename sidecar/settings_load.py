@@ -25,7 +25,7 @@ _N = TypeVar("_N", int, float)
 _PREFIX: Final = "OOMGUARD_"
 # Variables of the guard, which may share one environment block with us.
 _FOREIGN: Final = re.compile(
-    r"OOMGUARD_(PARENT|TERMINATION_LOG|GUARD_.*"
+    r"OOMGUARD_(PARENT|MAIN|FENCE|TERMINATION_LOG"
     # A Kubernetes Service called "oomguard" puts these into every pod of its namespace (docker-style service links).
     r"|SERVICE_HOST|(SERVICE_)?PORT(_.*)?)"
 )

@@ -18,7 +18,7 @@ from guard.model import Known, Reading, Unknown
 from sidecar.clock import Clock
 
 _RECORD_LIMIT: Final = 8 << 10  # bytes; the kernel gives EINVAL to a buffer that is too small, and never prints more
-_KEPT_RECORDS: Final = 1000  # one OOM kill prints about 100 lines (measured on 6.1, 6.12 and 6.18)
+_KEPT_RECORDS: Final = 500  # one OOM kill prints about 100 lines (measured on 6.1, 6.12 and 6.18)
 _AT_START: Final = 20_000  # records; the largest ring distributions set up, 16 MiB, holds about as many lines
 _AT_ONCE: Final = 200  # records a wake-up, so that a storm of messages does not hold up the tick
 

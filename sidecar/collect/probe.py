@@ -16,7 +16,7 @@ import aiohttp
 
 from guard.model import Known, Reading, Unknown, Why
 from sidecar.clock import Clock
-from sidecar.health.values import Rules
+from sidecar.health.values import NO_PROBE, Rules
 from sidecar.sample import Instant, ProbeOutcome, ProbeResult
 from sidecar.settings import ProbeKind, ProbeTarget
 
@@ -37,9 +37,7 @@ class Prober:
         self._on_result = on_result
         self.in_flight_since: Instant | None = None
         self.last: Reading[ProbeResult] = (
-            Unknown(Why.NOT_SAMPLED, "probe", detail="none has finished yet")
-            if self.wanted
-            else Unknown(Why.MISSING, "probe", detail="none is set for this model")
+            Unknown(Why.NOT_SAMPLED, "probe", detail="none has finished yet") if self.wanted else NO_PROBE
         )
 
     @property

@@ -55,6 +55,7 @@ def test_variables_of_others_are_left_alone() -> None:
     foreign = {
         "OOMGUARD": "on",
         "OOMGUARD_PARENT": "x",
+        "OOMGUARD_FENCE": "raise",
         "OOMGUARD_TERMINATION_LOG": "/t",
         "OOMGUARD_SERVICE_HOST": "10.0.0.1",
         "OOMGUARD_SERVICE_PORT_HTTP": "9475",
