@@ -137,8 +137,11 @@ class loading(_Marked):  # noqa: N801 - reads as a statement: `with guard.loadin
         """Say which item (tensor, shard) is in flight and how many bytes are done; None leaves a value as it was."""
         slot = self._slot
         if slot is not None:
-            with fence("loading"):
+            try:
                 slot.progress(item, bytes_done)
+            except Exception as error:
+                if not swallowed("loading", error):
+                    raise
 
 
 class busy(_Marked):  # noqa: N801 - reads as a statement: `with guard.busy("compile", at_most=600):`

@@ -67,11 +67,6 @@ class Keeper:
         self.exit_status: int | None = None
         self.pressure_callbacks: list[Callable[[object], object]] = []
 
-    @property
-    def marking(self) -> bool:
-        """Whether a mark would be kept; hooks ask before they gather anything for one."""
-        return self.box is not None or self.waiting
-
     def arm(self) -> None:
         """Take a session and wait. The process that `oomguard run` started takes the one its runner reports."""
         parent = os.environ.get(PARENT)

@@ -6,9 +6,11 @@ Nothing that arrives here ends the process. Loops not built on BaseEventLoop (uv
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
-from guard.hooks.patching import Patches, around
+from guard.fence import fence
+from guard.hooks.patching import Patches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,14 +21,17 @@ if TYPE_CHECKING:
 
 def install(keeper: Keeper, module: ModuleType) -> Callable[[], None]:
     """Wrap the method of the class; loops that exist already are covered too."""
+    loop = module.BaseEventLoop
+    original = loop.call_exception_handler
 
-    def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        context = kwargs.get("context", args[-1])
-        exc = context.get("exception")
-        if isinstance(exc, BaseException):
-            keeper.caught(exc, "asyncio_exception", fatal=False, thread="")
+    @functools.wraps(original)
+    def call_exception_handler(self: object, context: dict[str, Any]) -> None:
+        with fence("asyncio"):
+            exc = context.get("exception")
+            if isinstance(exc, BaseException):
+                keeper.caught(exc, "asyncio_exception", fatal=False, thread="")
+        original(self, context)
 
     patches = Patches()
-    loop = module.BaseEventLoop
-    patches.set(loop, "call_exception_handler", around(loop.call_exception_handler, "asyncio", begin))
+    patches.set(loop, "call_exception_handler", call_exception_handler)
     return patches.undo

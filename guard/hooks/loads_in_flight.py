@@ -16,19 +16,16 @@ _local = threading.local()
 class LoadMark:
     """A load in flight in this thread. A borrowed one leaves ending it to its owner."""
 
-    __slots__ = ("_before", "_owner", "_slot", "box", "path", "shard")
+    __slots__ = ("_before", "_owner", "_slot", "box", "path", "progress", "shard")
 
     def __init__(self, box: BoxWriter | None, slot: OperationSlot, path: str, shard: Shard) -> None:
         self._slot = slot
+        self.progress = slot.progress
         self.box = box
         self._owner = True
         self._before: LoadMark | None = None
         self.path = path
         self.shard = shard
-
-    def progress(self, item: str | None, bytes_done: int) -> None:
-        """Say what is in flight and how many bytes came before it."""
-        self._slot.progress(item, bytes_done)
 
     def borrowed(self) -> LoadMark:
         """Give a mark on the same slot that does not end it."""

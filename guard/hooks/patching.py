@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, Protocol
 
-from guard.fence import fence
+from guard.fence import fence, swallowed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,30 +55,27 @@ class Finishable(Protocol):
 
 
 def marked(keeper: Keeper, original: Callable[..., Any], where: str, begin: Begin) -> Callable[..., Any]:
-    """Wrap as `around` does; `begin` is asked only while a mark would be kept."""
-
-    def begin_if_kept(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Finishable | None:
-        return begin(args, kwargs) if keeper.marking else None
-
-    return around(original, where, begin_if_kept)
-
-
-def around(original: Callable[..., Any], where: str, begin: Begin) -> Callable[..., Any]:
     """Wrap a function: `begin(args, kwargs)` opens a mark (or gives None), the original runs once, the mark ends.
 
-    `begin` and the mark are fenced; the original is not. Its result and exception pass through.
+    `begin` is asked only while a mark would be kept. It and the mark are fenced (by hand: this runs once a tensor); the
+    original is not. Its result and exception pass through.
     """
 
     @functools.wraps(original)
     def wrapper(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the original's own signature
         mark: Finishable | None = None
-        with fence(where):
-            mark = begin(args, kwargs)
+        if keeper.box is not None or keeper.waiting:
+            try:
+                mark = begin(args, kwargs)
+            except Exception as error:
+                if not swallowed(where, error):
+                    raise
+        if mark is None:
+            return original(*args, **kwargs)
         try:
             return original(*args, **kwargs)
         finally:
-            if mark is not None:
-                with fence(where):
-                    mark.finish()
+            with fence(where):
+                mark.finish()
 
     return wrapper
