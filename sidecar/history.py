@@ -21,7 +21,7 @@ from typing import Final, TypeVar
 
 from guard.kernel.headroom import headroom_bytes, unreclaimable_bytes
 from guard.kernel.values import CgroupVersion, MemoryLevel, Psi
-from guard.model import BoxState, Known, Limit, Operation, Reading, Unknown, Why
+from guard.model import BoxState, Known, Limit, Operation, Reading, Unknown, Unlimited, Why
 from sidecar.sample import Instant, LevelId, LevelSample, NodeSample, ProcessSample, Sample
 
 T = TypeVar("T")
@@ -39,7 +39,6 @@ class Signal(StrEnum):
     IO_FULL_US = "io.pressure full"
     REFAULTS = "workingset_refault"
     MAJOR_FAULTS = "pgmajfault"
-    SCANNED = "pgscan"
     HIGH_EVENTS = "memory.events high"
 
 
@@ -54,7 +53,10 @@ class Work(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelPoint:
-    """One level at one tick. `growing_bytes` is what reclaim cannot take, less what is only waiting for writeback."""
+    """One level at one tick. `growing_bytes` is what reclaim cannot take even once dirty pages are written.
+
+    `headroom_bytes` is the room below the nearest limit, by the same measure.
+    """
 
     id: LevelId
     name: str
@@ -238,12 +240,19 @@ def _node_swap_free(node: NodeSample) -> Reading[int]:
 
 def _level_point(level: LevelSample, swap_free: Reading[int], sample: Sample) -> LevelPoint:
     memory = level.memory
+    held, room = (
+        unreclaimable_bytes(memory),
+        headroom_bytes(memory, swap_free, hidden_ancestors=sample.hidden_ancestors),
+    )
+    waiting = _under_writeback(memory)
     return LevelPoint(
         id=level.id,
         name=level.name,
         depth=level.depth,
-        growing_bytes=_growing(memory),
-        headroom_bytes=headroom_bytes(memory, swap_free, hidden_ancestors=sample.hidden_ancestors),
+        growing_bytes=held if isinstance(held, Unknown) else Known(held.value - waiting),
+        headroom_bytes=room
+        if isinstance(room, Unknown) or isinstance(room.value, Unlimited)
+        else Known(room.value + waiting),
         signals={
             Signal.MEMORY_SOME_US: _stall(memory.memory_pressure, full=False),
             Signal.MEMORY_FULL_US: _stall(memory.memory_pressure, full=True),
@@ -251,7 +260,6 @@ def _level_point(level: LevelSample, swap_free: Reading[int], sample: Sample) ->
             Signal.IO_FULL_US: _stall(memory.io_pressure, full=True),
             Signal.REFAULTS: stat_sum(memory, _REFAULTS),
             Signal.MAJOR_FAULTS: stat_sum(memory, ("pgmajfault",)),
-            Signal.SCANNED: stat_sum(memory, ("pgscan",)),
             Signal.HIGH_EVENTS: _event(memory, "high"),
         },
     )
@@ -270,14 +278,14 @@ def stat_sum(memory: MemoryLevel, names: tuple[str, ...]) -> Reading[int]:
     return Known(sum(found)) if found else Unknown(Why.MISSING, f"memory.stat {prefix}{names[0]}")
 
 
-def _growing(memory: MemoryLevel) -> Reading[int]:
-    """Leave out pages under writeback: a file being written fills them up to the kernel's limit and then waits."""
-    held = unreclaimable_bytes(memory)
-    if isinstance(held, Unknown):
-        return held
+def _under_writeback(memory: MemoryLevel) -> int:
+    """Bytes of file pages that only wait for the disk; none where the kernel does not print them.
+
+    A file being written fills them up to the kernel's own bound (on v1 up to the limit) and then waits for the disk.
+    """
     names = ("dirty", "writeback") if memory.version is CgroupVersion.V1 else ("file_dirty", "file_writeback")
     waiting = stat_sum(memory, names)
-    return Known(held.value - (waiting.value if isinstance(waiting, Known) else 0))
+    return waiting.value if isinstance(waiting, Known) else 0
 
 
 def _stall(psi: Reading[Psi], *, full: bool) -> Reading[int]:

@@ -8,9 +8,9 @@ Theory
       than half of the slopes lie across it and the median is 0, and after that growth is over.
     * Windows of 0.4, 1, 3 and 10 s; the worst counts. The short one is for 200 MiB/s in a 256 MiB container, whose
       whole life is 1.2 s; the long ones see slow growth through noise.
-    * A window sees no further than eight times its own length: growth must have taken at least an eighth of what is
-      left while we watched. So an allocator that warms up far from the limit is no warning.
-    * Page cache being written is left out of the slope (`LevelPoint.growing_bytes`), clean page cache never counts.
+    * A window sees no further than three times its own length: a quarter of the room must have gone while we watched.
+      So an allocator or an import that warms up far from the limit is no warning.
+    * Page cache never counts, also while it waits to be written (`LevelPoint`).
     * A load whose remaining need fits explains its growth; points up to its end are left out of the slope.
 
 Rejected: least squares (one jump tilts it), a share of the limit (a full container with mapped weights is fine).
@@ -37,7 +37,7 @@ WARNING_SECONDS: Final = 10.0
 CRITICAL_SECONDS: Final = 3.0
 """Enough for a last relief, and to write down what is happening."""
 WINDOWS_SECONDS: Final = (0.4, 1.0, 3.0, 10.0)
-_HORIZON: Final = 8.0  # times the window's length
+_HORIZON: Final = 3.0  # times the window's length
 _FEWEST: Final = 5  # points: with four, half of all slopes lie across a jump at the end
 _MOST: Final = 12  # points: 66 slopes, so that a tick stays cheap
 _SHORTEST_SPAN: Final = 0.25  # seconds
