@@ -1,7 +1,7 @@
 """What the real kernel must show, written once and run twice: by pytest on the host, by `tests.lab.vm.suite` on v2.
 
 A case is a function `case_*` that makes its own cgroups, asserts with plain asserts, and raises `NotOfferedError` for
-what this kernel cannot show. `readings` needs the kernel readers alone, `ends` the whole product.
+what this kernel cannot show. `readings` needs the kernel readers alone, `ends` and `restart` the whole product.
 """
 
 from __future__ import annotations

@@ -6,12 +6,11 @@ import contextlib
 from collections.abc import Iterator
 from typing import TypeVar
 
+from guard.kernel import memcg
 from guard.kernel.locate import locate
-from guard.kernel.reader import Reader
-from guard.kernel.values import Chain, MemoryLevel, Psi
+from guard.kernel.reader import KeptFile, Reader
+from guard.kernel.values import Chain, LevelPath, MemoryLevel, Psi
 from guard.model import Known, Reading, Unknown
-from sidecar.collect.cgroup import LevelReader
-from sidecar.sight.levels import close_levels, open_levels
 from tests.lab.kit.cgroups import Cgroup
 from tests.lab.kit.wait import until
 
@@ -24,19 +23,34 @@ def chain_of(group: Cgroup) -> Chain:
     return known(locate(Reader(), pid))
 
 
+class Level:
+    """One level with its files open, as the sidecar keeps them."""
+
+    def __init__(self, path: LevelPath) -> None:
+        self._version = path.version
+        trees = {memcg.MEMORY: path.memory_dir, memcg.UNIFIED: path.unified_dir, memcg.CPU: path.cpu_dir}
+        kept = {file.name: Reader().keep(f"{trees[file.tree]}/{file.name}") for file in memcg.FILES[path.version]}
+        self.files = {name: file for name, file in kept.items() if isinstance(file, KeptFile)}
+
+    def now(self) -> MemoryLevel:
+        """Read everything."""
+        return memcg.parse_level(self._version, {name: file.read() for name, file in self.files.items()})
+
+    def close(self) -> None:
+        """Close the files."""
+        for file in self.files.values():
+            file.close()
+
+
 @contextlib.contextmanager
-def readers_of(group: Cgroup) -> Iterator[list[LevelReader]]:
-    """Keep the files of every level of the group's process open, own level first, as the sidecar does."""
-    levels = open_levels(Reader(), chain_of(group))
+def levels_of(group: Cgroup) -> Iterator[list[Level]]:
+    """Keep the files of every level of the group's process open, own level first."""
+    levels = [Level(path) for path in chain_of(group).levels]
     try:
-        yield [LevelReader(level) for level in levels]
+        yield levels
     finally:
-        close_levels(levels)
-
-
-def now(reader: LevelReader) -> MemoryLevel:
-    """Read everything of one level."""
-    return reader.read(full=True).memory
+        for level in levels:
+            level.close()
 
 
 def known(reading: Reading[T]) -> T:

@@ -15,16 +15,17 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
 from tests.lab.kit import loads
-from tests.lab.kit.cgroups import Cgroup, Limits
+from tests.lab.kit.cgroups import MIB, Cgroup, Limits
 from tests.lab.kit.namespaces import Apart, inner_pid
 from tests.lab.kit.wait import until
 
+SMALL: Final = Limits(memory_max_bytes=80 * MIB)
 MODEL_UID: Final = 2001
 SIDECAR_UID: Final = 2002
 OOMGUARD: Final = str(Path(sys.prefix, "bin", "oomguard"))
@@ -39,6 +40,7 @@ class Model:
     name: str
     group: Cgroup
     runner: subprocess.Popen[bytes]
+    log: Path
 
     def main_pid(self) -> int:
         """Return the pid of the load itself, the runner's child, once it runs."""
@@ -92,32 +94,55 @@ class Stage:
         self._sidecar.wait(10)
         assert self._sidecar.returncode != 0
 
-    def model(self, name: str, *parts: str, group: Cgroup, apart: Apart | None = None) -> Model:
-        """Start a load under `oomguard run` in this group and wait until the sidecar sees it."""
-        with (self.folder / f"{name}.log").open("wb") as log:
+    @contextlib.contextmanager
+    def model(
+        self, name: str, *parts: str, limits: Limits = SMALL, inside: Cgroup | None = None, hidden: bool = False
+    ) -> Iterator[Model]:
+        """Run a load under `oomguard run` in a group of its own, and end and remove both.
+
+        `inside` puts that group below another one. `hidden` puts the model into a cgroup namespace, as container
+        runtimes do: it then sees no level above its own.
+        """
+        above = inside or self.group
+        log = self.folder / f"{name}.log"
+        with above.child(name, limits) as group, log.open("wb") as output:
             runner = group.spawn(
                 [OOMGUARD, "run", "--", *loads.command(*parts)],
-                apart=apart or Apart(uid=MODEL_UID, pid_namespace=False, cgroup_namespace=False),
-                env={"OOMGUARD_DIR": str(self.shared), "OOMGUARD_NAME": name},
-                output=log,
+                apart=Apart(uid=MODEL_UID, pid_namespace=False, cgroup_namespace=hidden, reachable=(str(self.shared),)),
+                env={"OOMGUARD_DIR": str(self.shared), "OOMGUARD_NAME": name, "OOMGUARD_FENCE": "raise"},
+                output=output,
             )
-        return Model(name, group, runner)
+            yield Model(name, group, runner, log)
 
-    def wait_seen(self, model: Model) -> Document:
-        """Wait until the sidecar has a sample of the model through its hand-over, and return its status."""
+    def cue(self, name: str) -> Path:
+        """Return the file for which a load of the model waits with `when`."""
+        return self.shared / f"{name}.cue"
+
+    def give_cue(self, model: Model, *, processes: int = 1) -> None:
+        """Let the load go on, once the sidecar sees the model and so many of its processes."""
+        self.wait_seen(model, processes=processes)
+        self.cue(model.name).touch()
+
+    def wait_seen(self, model: Model, *, processes: int = 1) -> Document:
+        """Wait until the sidecar has a sample of the model with so many living processes, and return its status."""
 
         def seen() -> Document | None:
             status = self.get("/status")["models"].get(model.name)
-            return status if status and status["sample"] and status["sample"]["levels"] else None
+            sample = status and status["sample"]
+            living = [process for process in sample["processes"] if process["alive"]] if sample else []
+            return status if len(living) >= processes and sample["levels"] else None
 
-        return until(seen, 30, f"the sidecar to see {model.name}")
+        return until(seen, 30, f"the sidecar to see {processes} processes of {model.name}")
+
+    def incidents(self, model: Model) -> list[Document]:
+        """Return what the sidecar says about ends of this model and its children, newest first."""
+        return [one for one in self.get("/incidents")["incidents"] if one["model"] == model.name]
 
     def incident(self, model: Model, *, main: bool = True) -> Document:
         """Wait for the incident of the model's main process, or of one of its children, and return it."""
 
         def found() -> Document | None:
-            listed = self.get("/incidents")["incidents"]
-            return next((one for one in listed if one["model"] == model.name and one["main"] is main), None)
+            return next((one for one in self.incidents(model) if one["main"] is main), None)
 
         return until(found, 30, f"an incident of {model.name}")
 
@@ -128,10 +153,6 @@ class Stage:
             connection.request("GET", path)
             document: Document = json.load(connection.getresponse())
         return document
-
-    def child(self, name: str, limits: Limits) -> Cgroup:
-        """Make a group for a model."""
-        return self.group.child(name, limits)
 
     def _answers(self) -> bool:
         assert self._sidecar.poll() is None, (self.folder / "sidecar.log").read_text()[-2000:]

@@ -2,8 +2,8 @@
 
     python loads.py NAME key=value ... [+ NAME key=value ...]
 
-Parts joined by `+` run in one process: the last one in the main thread, and the process ends with it. Sizes are in
-MiB, times in seconds. Use `command()` to build such a command line.
+Parts joined by `+` run in one process: the last one in the main thread, and the process ends with it. `when=PATH`
+makes a load wait until that file exists. Sizes are in MiB, times in seconds. Use `command()` to build the command line.
 """
 
 from __future__ import annotations
@@ -35,25 +35,26 @@ def sleep(seconds: float = 3600) -> None:
     time.sleep(seconds)
 
 
-def leave(code: int = 0, after: float = 0) -> None:
+def leave(code: int = 0, when: str = "") -> None:
     """Exit in the orderly way with `code`."""
-    time.sleep(after)
+    _wait_for(when)
     sys.exit(code)
 
 
-def segfault(after: float = 0) -> None:
+def segfault(when: str = "") -> None:
     """Die of SIGSEGV by reading address zero."""
     import ctypes
 
-    time.sleep(after)
+    _wait_for(when)
     ctypes.string_at(0)
 
 
-def grow(rate: float = 50, upto: float = float("inf")) -> None:
+def grow(rate: float = 50, upto: float = float("inf"), when: str = "") -> None:
     """Touch private anonymous memory, `rate` MiB a second, up to `upto` MiB, then hold it.
 
     `mmap(-1, n)` of Python is MAP_SHARED and would be counted as shmem; private pages are what a model server has.
     """
+    _wait_for(when)
     held: list[mmap.mmap] = []
     started = time.monotonic()
     while len(held) < upto:
@@ -100,9 +101,21 @@ def _touch(weights: mmap.mmap, seed: int) -> NoReturn:
             weights[offset]
 
 
-def child(grow_rate: float = 200, upto: float = float("inf")) -> None:
-    """Keep a child that eats memory, and live on whatever happens to it; says when it ended."""
-    eater = subprocess.Popen(command(f"grow rate={grow_rate} upto={upto}"))
+def beat(every: float = 0.05) -> None:
+    """Report progress to the guard, if one was installed, as a serving loop does."""
+    import guard
+
+    while True:
+        guard.beat("work")
+        time.sleep(every)
+
+
+def child(rate: float = 200, beats: int = 1, when: str = "") -> None:
+    """Keep a worker that eats memory, and live on whatever happens to it; says when it ended.
+
+    With `beats=0` the worker does nothing by which its guard would notice that it is a worker.
+    """
+    eater = subprocess.Popen(command(*(["beat"] if beats else []), f"grow rate={rate} when={when}"))
     sys.stdout.write(f"child {eater.pid} ended with {eater.wait()}\n")
     sys.stdout.flush()
     sleep()
@@ -128,6 +141,11 @@ def _deadlock() -> None:
         pass
 
 
+def _wait_for(path: str) -> None:
+    while path and not Path(path).exists():
+        time.sleep(0.02)
+
+
 def make_file(path: str, size: int) -> None:
     """Write `size` MiB that no file system can compress or share, and bring them to the disk."""
     with Path(path).open("wb", buffering=0) as file:
@@ -136,7 +154,7 @@ def make_file(path: str, size: int) -> None:
 
 
 LOADS: Final[Mapping[str, Callable[..., None]]] = {
-    load.__name__: load for load in (sleep, leave, segfault, grow, cache, thrash, child, serve)
+    load.__name__: load for load in (sleep, leave, segfault, grow, cache, thrash, beat, child, serve)
 }
 
 

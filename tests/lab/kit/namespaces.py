@@ -73,11 +73,15 @@ def _drop(uid: int) -> str:
 
 
 def _own_cgroup_view() -> list[str]:
-    """Mount the cgroup trees anew: inside a cgroup namespace they show the own group as root, as in a container."""
+    """Mount the cgroup trees anew: inside a cgroup namespace they show the own group as root, as in a container.
+
+    What was mounted goes first: the kernel refuses a second mount of the same file system on itself (EBUSY).
+    """
     root = Path("/sys/fs/cgroup")
+    unmount = f"umount --recursive --lazy {root}"
     if (root / "cgroup.controllers").exists():
-        return [f"mount -t cgroup2 none {root}"]
-    lines = [f"mount -t tmpfs -o mode=755 none {root}"]
+        return [unmount, f"mount -t cgroup2 none {root}"]
+    lines = [unmount, f"mount -t tmpfs -o mode=755 none {root}"]
     if os.path.ismount(root / "memory"):
         lines.append(f"mkdir {root}/memory && mount -t cgroup -o memory none {root}/memory")
     if os.path.ismount(root / "unified"):

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 
-PACE: Final = float(os.environ.get("OOMGUARD_LAB_PACE", "1"))
+PACE: Final = float(os.environ.get("LAB_PACE", "1"))
 """Deadlines are multiplied by this. The emulated machine sets it: a Python start takes a hundred times longer there."""
 
 

@@ -14,27 +14,34 @@ import sys
 import time
 import traceback
 
-from tests.lab.cases import Case, cases_of, readings
+from tests.lab.cases import Case, cases_of, ends, readings, restart
+from tests.lab.cases.stage import Stage
 from tests.lab.kit.cgroups import NotOfferedError, left_behind
 from tests.lab.kit.offer import offer
 
-CASES = cases_of(readings)
+READINGS = cases_of(readings)
+ENDS = cases_of(ends)
+RESTARTS = cases_of(restart)
+CASES = (*READINGS, *ENDS, *RESTARTS)
 
 
 def main() -> int:
     """Return how many cases failed."""
     _say(str(offer()))
-    failed = [case for case in CASES if not _passes(case)]
+    failed = [case for case in READINGS if not _passes(case)]
+    with Stage() as stage:
+        failed += [case for case in ENDS if not _passes(case, stage)]
+    failed += [case for case in RESTARTS if not _passes(case)]
     left = left_behind()
     if left:
         _say(f"left behind: {sorted(left)}")
     return len(failed)
 
 
-def _passes(case: Case) -> bool:
+def _passes(case: Case, *stage: Stage) -> bool:
     started = time.monotonic()
     try:
-        case.run()
+        case.run(*stage)
     except NotOfferedError as error:
         _say(f"SKIP {case.name} {error}")
     except Exception as error:  # noqa: BLE001 - whatever a case raises is its failure, and the next one runs

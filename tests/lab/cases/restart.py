@@ -1,0 +1,39 @@
+"""The sidecar itself dies in the middle; the next one goes on with the record."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from tests.lab.cases.ends import ended
+from tests.lab.cases.stage import Stage
+from tests.lab.kit.wait import until
+
+
+def case_sidecar_killed_in_the_middle() -> None:
+    """After kill -9 the next sidecar knows the old incident, sees the living model again and records its end."""
+    with Stage() as stage, stage.model("survivor", "sleep") as survivor:
+        with stage.model("before", f"leave code=4 when={stage.cue('before')}") as before:
+            stage.give_cue(before)
+            old = stage.incident(before)
+        stage.wait_seen(survivor)
+        stage.kill_sidecar()
+        stage.start_sidecar()
+        assert stage.incident(before)["id"] == old["id"]
+        stage.wait_seen(survivor)
+        os.kill(survivor.main_pid(), signal.SIGKILL)
+        ended(stage, survivor, "external_kill")
+        assert [one["id"] for one in stage.incidents(before)] == [old["id"]]
+
+
+def case_model_that_ended_while_no_sidecar_was_there() -> None:
+    """A model that exited between two sidecars is not forgotten: its black box tells the next one."""
+    with Stage() as stage, stage.model("unwatched", "beat", f"leave code=5 when={stage.cue('unwatched')}") as model:
+        stage.wait_seen(model)
+        stage.kill_sidecar()
+        stage.cue("unwatched").touch()
+        assert model.runner.wait(60) == 5
+        stage.start_sidecar()
+        (incident,) = until(lambda: stage.get("/incidents")["incidents"], 40, "an incident from the black box")
+        assert incident["class"] == "application_exit", incident
+        assert incident["missing"], incident

@@ -1,0 +1,40 @@
+"""The cases of `tests.lab.cases.ends` on this host's kernel: real models, real ends, a real sidecar apart from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.lab.cases import Case, cases_of, ends, restart
+from tests.lab.cases.stage import Stage
+from tests.lab.kit.cgroups import NotOfferedError
+from tests.lab.kit.offer import offer
+
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.timeout(120),
+    pytest.mark.skipif(offer().mode is None, reason=offer().reason),
+]
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    """One sidecar for all cases, as on a node with many models."""
+    with Stage() as running:
+        yield running
+
+
+@pytest.mark.parametrize("case", cases_of(ends), ids=lambda case: case.name)
+def test_end_on_this_kernel(case: Case, stage: Stage) -> None:
+    """See the docstring of the case."""
+    try:
+        case.run(stage)
+    except NotOfferedError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.parametrize("case", cases_of(restart), ids=lambda case: case.name)
+def test_restart_of_the_sidecar(case: Case) -> None:
+    """See the docstring of the case."""
+    case.run()
