@@ -48,9 +48,8 @@ class Accounts:
 class Boxes:
     """Looks through the directory now and then, in a thread."""
 
-    def __init__(self, hub: Hub, boot_id: str, accounts: Accounts) -> None:
+    def __init__(self, hub: Hub, accounts: Accounts) -> None:
         self._hub = hub
-        self._boot_id = boot_id
         self._accounts = accounts
         self._directory = f"{hub.settings.dir}/boxes"
         self._unmoved: dict[str, tuple[float, BoxState]] = {}
@@ -77,7 +76,7 @@ class Boxes:
         return False
 
     def _has_ended(self, state: BoxState) -> bool:
-        if state.life.boot_id != self._boot_id or state.exit_mark is not None:
+        if state.life.boot_id != self._hub.boot_id or state.exit_mark is not None:
             return True
         now_s = self._hub.clock.now().monotonic_s
         since_s, before = self._unmoved.get(state.life.session, (now_s, state))
@@ -88,7 +87,7 @@ class Boxes:
 
     def _evidence(self, state: BoxState) -> EndEvidence:
         unseen = Unknown(Why.NOT_SAMPLED, "sidecar", detail="no sidecar saw this end")
-        same_boot = state.life.boot_id == self._boot_id
+        same_boot = state.life.boot_id == self._hub.boot_id
         began_s = state.life.start_ticks / os.sysconf("SC_CLK_TCK")
         return EndEvidence(
             life=state.life,

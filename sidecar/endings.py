@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from guard.model import Known, LifeId, Unknown
+from guard.model import Known, LifeId, Reading, Unknown, Why
 from sidecar import ends
 from sidecar.board import Incident
 from sidecar.collect.processes import ProcessReader
 from sidecar.hub import Hub
 from sidecar.journal import Scalar
-from sidecar.sample import Instant
+from sidecar.sample import Instant, LevelId, Sample
 from sidecar.sight.seen import SeenProcess
 from sidecar.verdict.classify import classify
-from sidecar.verdict.values import EndEvidence, Verdict
+from sidecar.verdict.values import EndEvidence, WaitStatus
 from sidecar.watch import Watch
 
 KEPT_INCIDENTS: Final = 20
@@ -25,11 +26,12 @@ KEPT_INCIDENTS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """An end that is being looked into."""
+    """An end that is being looked into; without a process where a whole container vanished."""
 
     watch: Watch
-    process: ProcessReader
+    process: ProcessReader | None
     latch: ends.Latch
+    last_sample: Sample | None
 
 
 class Endings:
@@ -64,10 +66,19 @@ class Endings:
         latch = self._latch(watch, process)
         process.alive, process.ended = False, latch.ended
         self.unwatch(process.seen)
+        self._begin(watch, process, latch)
+
+    def vanished(self, watch: Watch) -> None:
+        """Deal with the end, once, of a container that is seen without its processes: its cgroup was removed."""
+        if watch.died is None:
+            self._begin(watch, None, self._latch(watch, None))
+
+    def _begin(self, watch: Watch, process: ProcessReader | None, latch: ends.Latch) -> None:
         watch.quiet.explained(latch.ended)
-        if process.main:
+        if latch.main:
             watch.died = latch.ended
-        task = asyncio.get_running_loop().create_task(self._conclude(_End(watch, process, latch)), name="end")
+        end = _End(watch, process, latch, None if watch.history is None else watch.history.latest)
+        task = asyncio.get_running_loop().create_task(self._conclude(end), name="end")
         self._tasks.add(task)
         self._soon()
         task.add_done_callback(self._done)
@@ -77,7 +88,7 @@ class Endings:
         while self._tasks:
             await asyncio.wait(self._tasks)
 
-    def publish(self, watch: Watch, evidence: EndEvidence, verdict: Verdict) -> Incident | None:
+    def publish(self, watch: Watch, evidence: EndEvidence, last_sample: Sample | None = None) -> Incident | None:
         """Make the incident, unless the record has it already, or it is none: a child that had done its work."""
         life = evidence.life
         if life.session in self._recorded:
@@ -85,6 +96,7 @@ class Endings:
         self._recorded.add(life.session)
         if not evidence.main and _left_well(evidence):
             return None
+        verdict = classify(evidence)
         now = self._hub.clock.now()
         incident = Incident(
             id=life.session,
@@ -94,7 +106,7 @@ class Endings:
             main=evidence.main,
             verdict=verdict,
             verdict_after_seconds=now.monotonic_s - evidence.ended.monotonic_s,
-            last_sample=None if watch.history is None else watch.history.latest,
+            last_sample=last_sample,
             levels_after=tuple(level.after for level in evidence.levels),
         )
         watch.incidents = (incident, *watch.incidents)[:KEPT_INCIDENTS]
@@ -110,16 +122,16 @@ class Endings:
         watch, process = self._watched[pidfd]
         self.ended(watch, process)
 
-    def _latch(self, watch: Watch, process: ProcessReader) -> ends.Latch:
+    def _latch(self, watch: Watch, process: ProcessReader | None) -> ends.Latch:
         hub, reader, now = self._hub, watch.reader, self._hub.clock.now()
-        assert reader is not None, "a process is watched only while its model is seen"
+        assert reader is not None, "an end is noticed only while its model is seen"
         after = reader.read_levels(full=True)
-        box = process.read_box()
+        box = Unknown(Why.HIDDEN, "black box") if process is None else process.read_box()
         kills = hub.node.oom_kills()
         main = reader.main
         return ends.Latch(
-            life=process.seen.life,
-            main=process.main,
+            life=life_of_cgroup(hub.boot_id, after[0].id) if process is None else process.seen.life,
+            main=process is None or process.main,
             main_was_alive=main is not None and main.alive,
             ended=now,
             levels=ends.pair(watch.quiet.levels, after),
@@ -131,48 +143,38 @@ class Endings:
         )
 
     async def _conclude(self, end: _End) -> None:
-        hub, watch, process = self._hub, end.watch, end.process
-        status = await ends.settle(process.seen, hub.clock)
-        box = process.read_box()  # the guard of a process that exits in order writes its mark until the very end
-        latch = end.latch if isinstance(box, Unknown) else replace(end.latch, box=box, life=process.seen.life)
+        hub, watch, process, latch = self._hub, end.watch, end.process, end.latch
+        status: Reading[WaitStatus] = Unknown(Why.HIDDEN, "process", detail="only the container's cgroup is seen")
+        if process is not None:
+            status = await ends.settle(process.seen, hub.clock)
+            box = process.read_box()  # the guard of a process that exits in order writes its mark until the very end
+            latch = latch if isinstance(box, Unknown) else replace(latch, box=box, life=process.seen.life)
         log = hub.kmsg.since(latch.ended.monotonic_s - ends.KMSG_SECONDS)
-        evidence = ends.evidence(latch, status, log, others_alive=0 if watch.reader is None else watch.reader.living)
-        self._tell(end, evidence)
+        others = 0 if watch.reader is None else watch.reader.living
+        self._tell(end, ends.evidence(latch, status, log, others))
 
     def _tell(self, end: _End, evidence: EndEvidence) -> None:
         watch, life = end.watch, evidence.life
         if not evidence.main and not end.latch.main_was_alive:
+            self._recorded.add(life.session)
             self._say(watch, life, "child_ended", f"process {life.pid} ended after its model's main process", {})
-            self._forget(end)
-            return
-        verdict = classify(evidence)
-        incident = self.publish(watch, evidence, verdict)
-        if incident is not None:
+        elif (incident := self.publish(watch, evidence, end.last_sample)) is not None:
             kind = "model_ended" if evidence.main else "child_ended"
-            fields: dict[str, Scalar] = {
-                "incident": incident.id,
-                "class": verdict.end_class.value,
-                "confidence": verdict.confidence.value,
-                "cgroup": verdict.level,
-                "main": evidence.main,
-                "verdict_after_seconds": round(incident.verdict_after_seconds, 3),
-            }
-            self._say(watch, life, kind, verdict.summary, fields)
-        elif not evidence.main and _left_well(evidence):
+            self._say(watch, life, kind, incident.verdict.summary, _fields(incident))
+        elif not evidence.main:
             self._say(watch, life, "child_ended", f"process {life.pid} exited with status 0", {})
-        if not evidence.main:
-            self._forget(end)
+        if not evidence.main and end.process is not None:
+            self._forget(watch, end.process)
 
     def _say(self, watch: Watch, life: LifeId, kind: str, text: str, fields: Mapping[str, Scalar]) -> None:
         now: Instant = self._hub.clock.now()
         self._hub.journal.say(now, watch.name, kind, text, {"pid": life.pid, "session": life.session, **fields})
 
-    def _forget(self, end: _End) -> None:
+    def _forget(self, watch: Watch, process: ProcessReader) -> None:
         """Close what was seen of a child; the main process stays as the model's last word."""
-        reader, release = end.watch.reader, end.watch.release
-        if reader is not None and release is not None and end.process in reader.processes:
-            reader.forget(end.process)
-            release(reader.seen, end.process.seen)
+        if watch.reader is not None and watch.release is not None and process in watch.reader.processes:
+            watch.reader.forget(process)
+            watch.release(watch.reader.seen, process.seen)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -185,6 +187,24 @@ class Endings:
 
 def _nothing() -> None:
     """Stand in until somebody wants to hear."""
+
+
+def _fields(incident: Incident) -> Mapping[str, Scalar]:
+    verdict = incident.verdict
+    return {
+        "incident": incident.id,
+        "class": verdict.end_class.value,
+        "confidence": verdict.confidence.value,
+        "cgroup": verdict.level,
+        "main": incident.main,
+        "verdict_after_seconds": round(incident.verdict_after_seconds, 3),
+    }
+
+
+def life_of_cgroup(boot_id: str, level: LevelId) -> LifeId:
+    """Make the identity of a container whose processes are not seen: the same after a restart of the sidecar."""
+    digest = hashlib.sha256(f"{boot_id}/{level.device}/{level.inode}".encode()).hexdigest()
+    return LifeId(boot_id, 0, 0, digest[:32])
 
 
 def _left_well(evidence: EndEvidence) -> bool:

@@ -20,6 +20,7 @@ class Hub:
     """Shared parts."""
 
     settings: Settings
+    boot_id: str
     clock: Clock
     board: Board
     journal: Journal

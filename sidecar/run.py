@@ -37,7 +37,6 @@ from sidecar.seeing import Seeing
 from sidecar.settings import Settings
 from sidecar.supervise import Degraded, Supervisor
 from sidecar.tick import Ticker
-from sidecar.verdict.classify import classify
 from sidecar.verdict.values import EndEvidence
 from sidecar.watch import Watch
 from sidecar.watches import Watches
@@ -96,10 +95,11 @@ class Daemon:
         own = OwnView(started=now, last_tick=None, tick_seconds=settings.tick.longest_seconds, ticks=0, degraded=())
         self.board = Board(own=own)
         boot_id = identity.boot_id(reader)
-        self._boot_id = "" if isinstance(boot_id, Unknown) else boot_id.value
+        boot = "" if isinstance(boot_id, Unknown) else boot_id.value
         limits = RecordLimits(max_bytes=settings.record.max_bytes, keep_seconds=settings.record.keep_seconds)
         self._hub = Hub(
             settings=settings,
+            boot_id=boot,
             clock=clock,
             board=self.board,
             journal=Journal(self.board),
@@ -107,7 +107,7 @@ class Daemon:
             log=log,
             node=NodeReader(reader),
             kmsg=KernelLog(reader, clock),
-            recorder=Recorder(f"{settings.dir}/record.sqlite", limits, boot_id=self._boot_id, clock=clock),
+            recorder=Recorder(f"{settings.dir}/record.sqlite", limits, boot_id=boot, clock=clock),
         )
         self._supervisor = Supervisor(clock, self._hub.degraded, log)
         self._loaded = Loaded()
@@ -137,7 +137,7 @@ class Daemon:
             "tick": self._ticker.run,
             "sight": self._seeing.look,
             "handover": self._seeing.listen,
-            "boxes": Boxes(hub, self._boot_id, accounts).run,
+            "boxes": Boxes(hub, accounts).run,
         }
         for name, work in tasks.items():
             self._supervisor.start(name, work)
@@ -219,7 +219,7 @@ class Daemon:
         watch = next(iter(self.watches), None)
         if watch is None:
             return
-        incident = self._endings.publish(watch, evidence, classify(evidence))
+        incident = self._endings.publish(watch, evidence)
         if incident is not None:
             text = f"ended unseen: {incident.verdict.summary}"
             self._hub.journal.say(self._hub.clock.now(), watch.name, "end_found", text, {"incident": incident.id})

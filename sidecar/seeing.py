@@ -10,8 +10,11 @@ from guard.kernel.reader import Reader
 from guard.link.protocol import Pressure
 from guard.model import LifeId
 from sidecar import distribution
+from sidecar.collect.model import ModelReader
+from sidecar.collect.processes import ProcessReader
 from sidecar.endings import Endings
 from sidecar.hub import Hub
+from sidecar.journal import Scalar
 from sidecar.sample import SightKind
 from sidecar.sight.chooser import Chooser, hands_over
 from sidecar.sight.handover import HandoverCallbacks, HandoverLimits, HandoverServer
@@ -88,36 +91,33 @@ class Seeing:
 
     def _took(self, watch: Watch, before: SightKind) -> None:
         """Go on from a changed sight: watch its processes, and say what is new."""
-        reader, now, say = watch.reader, self._hub.clock.now(), self._hub.journal.say
+        reader, now = watch.reader, self._hub.clock.now()
         if watch.sight is not before:
-            say(
-                now,
-                watch.name,
-                "sight_changed",
-                f"{before.value} -> {watch.sight.value}",
-                {"from": before.value, "to": watch.sight.value},
-            )
+            fields = {"from": before.value, "to": watch.sight.value}
+            text = f"{before.value} -> {watch.sight.value}"
+            self._hub.journal.say(now, watch.name, "sight_changed", text, fields)
         if reader is None:
             return
         was = reader.main
         reader.join()
         main = reader.main
-        if main is not None and main is not was and main.ended is None:
-            watch.begin_life()
-            process = main.seen
-            say(
-                now,
-                watch.name,
-                "model_started",
-                f"process {process.life.pid}: {process.command}",
-                {"pid": process.life.pid, "session": process.life.session},
-            )
-            if was is not None and was.ended is not None and watch.release is not None:
-                reader.forget(was)
-                watch.release(reader.seen, was.seen)
-        for one in tuple(reader.processes):
-            self._endings.watch(watch, one)
+        if main is None:  # a container without visible processes: another one is another life
+            watch.begin_life(None)
+        elif main is not was and main.ended is None:
+            self._new_life(watch, reader, was, main)
+        for process in tuple(reader.processes):
+            self._endings.watch(watch, process)
         watch.quiet.tick(now, reader.read_levels(full=True), self._hub.node.read())
+
+    def _new_life(self, watch: Watch, reader: ModelReader, was: ProcessReader | None, main: ProcessReader) -> None:
+        life = main.seen.life
+        watch.begin_life(life.session)
+        fields: dict[str, Scalar] = {"pid": life.pid, "session": life.session}
+        text = f"process {life.pid}: {main.seen.command}"
+        self._hub.journal.say(self._hub.clock.now(), watch.name, "model_started", text, fields)
+        if was is not None and was.ended is not None and watch.release is not None:
+            reader.forget(was)
+            watch.release(reader.seen, was.seen)
 
     def _exit_told(self, life: LifeId, wait_status: int) -> None:
         self._hub.log.debug("exit_status_told", pid=life.pid, session=life.session, wait_status=wait_status)

@@ -23,6 +23,7 @@ from guard.kernel.reader import KeptFile, Reader
 from guard.link.protocol import Pressure
 from guard.model import Known, Reading, Unknown
 from sidecar.board import ModelView
+from sidecar.collect.model import ModelReader
 from sidecar.detect import levels, load_fit, time_to_limit
 from sidecar.detect.run_all import DETECTORS, next_tick_seconds
 from sidecar.detect.values import Answer, Finding, Severity
@@ -33,7 +34,7 @@ from sidecar.health.values import Judgement
 from sidecar.history import History
 from sidecar.hub import Hub
 from sidecar.journal import Scalar
-from sidecar.sample import Instant, NodeSample, Sample
+from sidecar.sample import Instant, NodeSample, Sample, SightKind
 from sidecar.sight.seen import SeenModel
 from sidecar.watch import Watch
 from sidecar.watches import Watches
@@ -147,10 +148,17 @@ class Ticker:
             probe=watch.prober.last,
             probe_in_flight_since=watch.prober.in_flight_since,
         )
-        for process in () if reader is None else tuple(reader.processes):
-            if not process.alive:  # noticed without a pidfd
-                self._endings.ended(watch, process)
+        if reader is not None:
+            self._notice_ends(watch, reader)
         return sample
+
+    def _notice_ends(self, watch: Watch, reader: ModelReader) -> None:
+        """Notice ends that wake nobody: of processes without a pidfd, of containers whose processes are not seen."""
+        for process in tuple(reader.processes):
+            if not process.alive:
+                self._endings.ended(watch, process)
+        if not reader.processes and watch.sight is SightKind.HOST_CGROUP and reader.levels[0].gone:
+            self._endings.vanished(watch)
 
     def _say_state(self, watch: Watch, judgement: Judgement) -> None:
         before, state = watch.judgement, judgement.state.value

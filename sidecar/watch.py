@@ -75,8 +75,9 @@ class Watch:
         if reader is not None and release is not None:
             release(reader.seen, None)
 
-    def begin_life(self) -> None:
-        """Start anew with a new main process: it may take its time to load again."""
-        self.memory = JudgeMemory()
+    def begin_life(self, session: str | None) -> None:
+        """Start anew: a new main process may take its time to load again. One that is known from the record goes on."""
+        if session is None or session != self.memory.session:
+            self.memory = JudgeMemory()
         self.died = None
         self.failing_since = None

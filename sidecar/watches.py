@@ -72,7 +72,7 @@ class Watches:
         if result.outcome is not ProbeOutcome.OK or result.started.monotonic_s <= watch.died.monotonic_s:
             return False
         watch.look_away()
-        watch.begin_life()
+        watch.begin_life(None)
         return True
 
     def look_away_from(self, kind: SightKind) -> None:
