@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Final
 
+_STEP: Final = 1024
 _STEPS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def human_bytes(count: float) -> str:
     """Say a size: "512 B", "64.0 KiB", "1.5 GiB"; negative sizes keep their sign."""
-    size, sign = abs(count), "-" if count < 0 else ""
-    if size < 1024:  # noqa: PLR2004 - below the first step
+    size, sign, steps = abs(count), "-" if count < 0 else "", list(_STEPS)
+    if size < _STEP:
         return f"{sign}{size:.0f} B"
-    unit = ""
-    for unit in _STEPS:  # noqa: B007 - the unit it stops at is used
-        size /= 1024
-        if round(size, 1) < 1024:  # noqa: PLR2004 - not "1024.0 KiB"
-            break
-    return f"{sign}{size:.1f} {unit}"
+    size /= _STEP
+    while round(size, 1) >= _STEP and len(steps) > 1:  # never "1024.0 KiB"
+        size /= _STEP
+        del steps[0]
+    return f"{sign}{size:.1f} {steps[0]}"
 
 
 def human_seconds(seconds: float) -> str:

@@ -42,18 +42,16 @@ _TOLERANCE_BYTES: Final = 16 << 20
 
 def needs_at_least(begun: Begun, level: LevelPoint) -> int | None:
     """Bytes that the load will surely still add to the level; None when it says nothing."""
-    cost = _cost(begun)
-    return None if cost is None or cost.at_least == 0 else _remaining(begun, level, cost.at_least)
+    cost, expected = _cost(begun)
+    return _remaining(begun, level, cost.at_least * expected) if cost.at_least and expected else None
 
 
 def needs_at_most(begun: Begun, level: LevelPoint) -> int | None:
-    """Bytes that the load may still add to the level; None when it explains nothing."""
-    cost = _cost(begun)
-    if cost is None or cost.at_most == 0 or begun.operation.bytes_expected is None:
-        return None
-    remaining = _remaining(begun, level, cost.at_most)
-    tolerance = begun.operation.bytes_expected * _TOLERANCE_RATIO + _TOLERANCE_BYTES
-    return None if remaining is None or remaining + tolerance <= 0 else max(0, remaining) + int(tolerance)
+    """Bytes that the load may still add to the level; None when it explains nothing, or has taken more by now."""
+    cost, expected = _cost(begun)
+    remaining = _remaining(begun, level, cost.at_most * expected) if cost.at_most and expected else None
+    tolerance = int(expected * _TOLERANCE_RATIO) + _TOLERANCE_BYTES
+    return None if remaining is None or remaining + tolerance <= 0 else max(0, remaining) + tolerance
 
 
 def explained(point: Point, level: LevelPoint) -> bool:
@@ -65,21 +63,19 @@ def explained(point: Point, level: LevelPoint) -> bool:
     return isinstance(room.value, Unlimited) or sum(needs) <= room.value
 
 
-def _cost(begun: Begun) -> Cost | None:
+def _cost(begun: Begun) -> tuple[Cost, int]:
+    """Give the cost of the path and the bytes expected, 0 where it is no load or does not say how many."""
     operation = begun.operation
-    if operation.kind is not OperationKind.LOAD or operation.bytes_expected is None:
-        return None
-    return COSTS.get(operation.label, _OTHER)
+    expected = operation.bytes_expected if operation.kind is OperationKind.LOAD else None
+    return COSTS.get(operation.label, _OTHER), expected or 0
 
 
-def _remaining(begun: Begun, level: LevelPoint, factor: float) -> int | None:
-    """By the bytes that the load says are done; where it says none, by what the level has grown since it began."""
-    expected = begun.operation.bytes_expected
-    if expected is None:
-        return None
-    if begun.operation.bytes_done:
-        return int(factor * (expected - begun.operation.bytes_done))
+def _remaining(begun: Begun, level: LevelPoint, need: float) -> int | None:
+    """By the share that the load says is done; where it says none, by what the level has grown since it began."""
+    done, expected = begun.operation.bytes_done, begun.operation.bytes_expected
+    if done and expected:
+        return int(need * (1 - done / expected))
     then, now = begun.growing_bytes.get(level.id), level.growing_bytes
     if then is None or not isinstance(now, Known):
         return None
-    return int(factor * expected) - (now.value - then)
+    return int(need) - (now.value - then)

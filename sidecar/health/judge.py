@@ -183,8 +183,8 @@ def _operation_words(operation: Operation, memory: JudgeMemory, evidence: Health
     if operation.bytes_expected and operation.bytes_done is not None:
         share = human_share(operation.bytes_done / operation.bytes_expected)
         words.append(f"{human_bytes(operation.bytes_done)} of {human_bytes(operation.bytes_expected)} ({share})")
-    if memory.work_s is not None:
-        words.append(f"for {human_seconds(evidence.at.monotonic_s - memory.work_s)}")
+    since = evidence.at.monotonic_s if memory.work_s is None else memory.work_s
+    words.append(f"for {human_seconds(evidence.at.monotonic_s - since)}")
     if operation.at_most_seconds is not None:
         words.append(f"of at most {human_seconds(operation.at_most_seconds)}")
     return " ".join(words)

@@ -56,7 +56,7 @@ def kills(pair: LevelsBefore) -> Reading[Change]:
 
 def find_owner(evidence: EndEvidence, report: OomReport | None) -> Owner:
     """Say whose limit it was, given that the kernel's OOM killer struck. The kernel log decides where it is known."""
-    if report is not None and report.global_oom is not None:
+    if report is not None and (report.global_oom or report.oom_memcg is not None):
         return _by_report(evidence, report)
     risen = [(pair, said) for pair in evidence.levels if (said := _limit_hit(pair)) is not None]
     if not risen:
@@ -70,9 +70,9 @@ def find_owner(evidence: EndEvidence, report: OomReport | None) -> Owner:
 
 def _by_report(evidence: EndEvidence, report: OomReport) -> Owner:
     source = f"kernel log, record {report.sequence}"
-    if report.global_oom or report.oom_memcg is None:
+    if report.global_oom:
         said = Statement(supports=True, text="the kernel log says that the node was out of memory", source=source)
-        return Owner(node=True, sure=bool(report.global_oom), level=None, name=None, statements=(said,))
+        return Owner(node=True, sure=True, level=None, name=None, statements=(said,))
     text = (
         f"the kernel log names {report.oom_memcg} as the group whose limit it was, {report.task_memcg} as the victim's"
     )

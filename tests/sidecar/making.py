@@ -112,20 +112,19 @@ class V1:
 
     def memory(self) -> MemoryLevel:
         """Print the files and parse them."""
-        stat = {
-            "total_cache": self.cache,
-            "total_rss": self.rss,
-            "total_dirty": 0,
-            "total_writeback": 0,
-            "total_workingset_refault_file": self.refaults,
-            "total_pgmajfault": self.majfaults,
-            "total_inactive_anon": self.rss,
-            "total_active_anon": 0,
+        lines = {
+            "cache": self.cache,
+            "rss": self.rss,
+            "shmem": 0,
+            "dirty": 0,
+            "writeback": 0,
+            "workingset_refault_file": self.refaults,
+            "pgmajfault": self.majfaults,
             "inactive_anon": self.rss,
             "active_anon": 0,
-            "total_unevictable": 0,
-            "total_shmem": 0,
+            "unevictable": 0,
         }
+        stat = {**lines, **{f"total_{name}": value for name, value in lines.items()}}
         control = {
             "oom_kill_disable": self.oom_kill_disable,
             "under_oom": self.under_oom,

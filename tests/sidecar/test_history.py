@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -117,3 +119,18 @@ def test_rates_are_never_negative(steps: list[tuple[float, int]]) -> None:
     if isinstance(found, Known):
         assert found.value.delta >= 0
         assert found.value.seconds > 0
+
+
+def test_what_cannot_be_read_stays_unknown() -> None:
+    """Unreadable files of node and process give unknown numbers with their reason, not zeros."""
+    work = make.Work().sample()
+    sample = make.sample(0.0, make.level(make.V2(limit="1048576", swap_max="max", anon=4096)))
+    blind = replace(
+        sample,
+        node=replace(sample.node, meminfo=make.NOT_SAMPLED),
+        processes=(replace(work, stat=make.NOT_SAMPLED, io=make.NOT_SAMPLED, status=make.NOT_SAMPLED),),
+    )
+    made = history(blind, replace(blind, at=make.at(1.0)))
+    assert made.points[-1].levels[0].headroom_bytes == make.NOT_SAMPLED
+    assert made.work_rate("s1", Work.CPU_TICKS, 5.0) == make.NOT_SAMPLED
+    assert isinstance(made.work_rate("other", Work.CPU_TICKS, 5.0), Unknown)

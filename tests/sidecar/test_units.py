@@ -19,6 +19,7 @@ from sidecar.units import human_bytes, human_seconds, human_share
         (-(3 << 30), "-3.0 GiB"),
         ((1 << 20) - 1, "1.0 MiB"),
         (1 << 62, "4.0 EiB"),
+        (1 << 72, "4096.0 EiB"),
     ],
 )
 def test_sizes(count: int, words: str) -> None:

@@ -121,3 +121,28 @@ def test_every_detector_answers_without_any_level() -> None:
     assert not [answer for answer in answers if isinstance(answer, Finding)]
     blind = {answer.detector for answer in answers if isinstance(answer, CannotTell)}
     assert {"time_to_limit", "reclaim", "high_throttling", "shared_memory", "oom_freeze"} <= blind
+
+
+def test_a_root_without_the_controller_has_no_limits() -> None:
+    """The root of v2 has neither memory.max nor memory.high: nothing to tell, and nothing missing."""
+    level = make.level(make.V2())
+    gone = Unknown(Why.MISSING, "memory.max")
+    root = history(replace(level, memory=replace(level.memory, max_bytes=gone, high_bytes=gone)))
+    assert levels.high_throttling(root) == (Quiet("high_throttling"),)
+    assert levels.shared_memory(root) == (Quiet("shared_memory"),)
+
+
+def test_shared_memory_needs_memory_stat() -> None:
+    """With a limit and no memory.stat the detector cannot tell."""
+    level = make.level(make.V2(limit=str(256 * MIB)))
+    gone = Unknown(Why.DENIED, "memory.stat")
+    blind = history(replace(level, memory=replace(level.memory, stat=gone)))
+    assert levels.shared_memory(blind) == (CannotTell("shared_memory", (gone,)),)
+
+
+def test_the_freeze_needs_oom_control() -> None:
+    """On v1 without memory.oom_control the detector cannot tell."""
+    level = make.level(make.V1())
+    gone = Unknown(Why.DENIED, "memory.oom_control")
+    blind = history(replace(level, memory=replace(level.memory, oom_control=gone)))
+    assert levels.oom_freeze(blind) == (CannotTell("oom_freeze", (gone,)),)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from guard.model import Operation, Unknown, Why
+from guard.model import Operation, OperationKind, Unknown, Why
 from sidecar.detect import load_fit
 from sidecar.detect.values import Answer, CannotTell, Finding, Quiet, Severity
 from sidecar.history import History
@@ -39,6 +41,7 @@ def test_a_load_that_cannot_fit_is_told_at_its_start() -> None:
         pytest.param(make.load("my.loader", 500 * MIB), id="unknown-path"),
         pytest.param(make.load("torch.load", None), id="size-unknown"),
         pytest.param(make.load("torch.load", 500 * MIB, done=400 * MIB), id="rest-fits"),
+        pytest.param(replace(make.load("torch.load", 500 * MIB), kind=OperationKind.MOVE), id="a-move"),
     ],
 )
 def test_a_load_that_may_fit_is_not_told(operation: Operation) -> None:
@@ -66,3 +69,14 @@ def test_a_load_in_a_cgroup_that_is_not_seen_cannot_be_told() -> None:
 def test_without_a_limit_every_load_fits() -> None:
     """No limit, no claim."""
     assert at_start(make.load("torch.load", 500 * MIB), limit="max") == (Quiet("load_fit"),)
+
+
+def test_a_limit_that_cannot_be_read_is_not_quiet() -> None:
+    """A load in flight below a limit whose memory cannot be read: the detector cannot tell, and claims nothing."""
+    level = make.level(make.V2(limit=str(256 * MIB)))
+    gone = Unknown(Why.DENIED, "memory.stat")
+    blind = replace(level, memory=replace(level.memory, stat=gone))
+    work = make.Work(operations=(make.load("torch.load", 500 * MIB, done=MIB),))
+    assert load_fit.detect(History.start(make.sample(0.0, blind, work=work))) == (CannotTell("load_fit", (gone,)),)
+    silent = make.Work(operations=(make.load("torch.load", 500 * MIB),))
+    assert load_fit.detect(History.start(make.sample(0.0, blind, work=silent))) == (Quiet("load_fit"),)

@@ -249,3 +249,30 @@ def test_swap_is_room() -> None:
         history = History.start(sample) if history is None else history.append(sample)
     assert history is not None
     assert not warnings(history)
+
+
+def test_growth_past_what_a_load_needs_is_warned_of() -> None:
+    """A load still in flight that has taken more than it could need explains no more growth."""
+    operation = make.load("my.loader", 50 * MIB, started=5.0)
+    told = live(growing(50), 9.0, lambda now: make.Work(box=True, operations=(operation,) if now >= 5 else ()))
+    assert any(warnings(h) for h in told)
+
+
+def test_an_unlimited_level_beside_a_load_is_quiet() -> None:
+    """A load below no limit explains its growth like any other that fits."""
+    work = make.Work(operations=(make.load("torch.load", 500 * MIB),))
+    history = History.start(make.sample(0.0, make.level(make.V2()), work=work))
+    assert time_to_limit.detect(history) == (Quiet("time_to_limit"),)
+
+
+def test_a_gap_in_the_readings_starts_the_slope_afresh() -> None:
+    """Readings before one that failed are not joined with those after it to a slope."""
+    history: History | None = None
+    for tick in range(40):
+        level = make.level(make.V2(anon=(10 if tick < 36 else 200) * MIB, limit=str(LIMIT)))
+        if tick == 35:
+            level = replace(level, memory=replace(level.memory, stat=make.NOT_SAMPLED))
+        sample = make.sample(tick / 10, level)
+        history = History.start(sample) if history is None else history.append(sample)
+    assert history is not None
+    assert not warnings(history)

@@ -162,3 +162,42 @@ def test_no_pressure_files_is_not_no_pressure() -> None:
         history = History.start(sample) if history is None else history.append(sample)
     assert history is not None
     assert isinstance(gather(history).pressure, Unknown)
+
+
+def test_a_process_without_a_status_can_still_move() -> None:
+    """RSS that cannot be read says nothing; the other counters do."""
+    history: History | None = None
+    for tick in range(20):
+        sample = make.sample(tick / 2, work=make.Work(cpu_ticks=tick * 50))
+        processes = tuple(replace(one, status=make.NOT_SAMPLED) for one in sample.processes)
+        sample = replace(sample, processes=processes)
+        history = History.start(sample) if history is None else history.append(sample)
+        if tick == 10:
+            assert gather(history).kernel_progress == MOVING
+    assert history is not None
+    still = history
+    for tick in range(20, 40):
+        sample = make.sample(tick / 2, work=make.Work(cpu_ticks=950))
+        still = still.append(
+            replace(sample, processes=tuple(replace(p, status=make.NOT_SAMPLED) for p in sample.processes))
+        )
+    assert gather(still).kernel_progress == STILL
+
+
+def test_a_process_that_has_just_appeared_is_not_still() -> None:
+    """A new worker has no rate yet: unknown, while the others stand still."""
+    worker = make.Work(life=replace(make.LIFE, session="s2", pid=101), main=False)
+    history: History | None = None
+    for tick in range(20):
+        sample = make.sample(tick / 2)
+        if tick == 19:
+            sample = replace(sample, processes=(*sample.processes, worker.sample()))
+        history = History.start(sample) if history is None else history.append(sample)
+    assert history is not None
+    assert isinstance(gather(history).kernel_progress, Unknown)
+
+
+def test_a_silent_load_is_not_concluded_early() -> None:
+    """An operation watched for a second only is unknown, not still."""
+    found = watched(lambda _: make.Work(operations=(make.load("torch.load", 1 << 30),)), 1.0)
+    assert isinstance(found.operation_progress, Unknown)

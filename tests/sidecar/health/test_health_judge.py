@@ -436,3 +436,14 @@ def test_a_probe_that_waits_for_long_is_counted_as_a_plain_prober_would() -> Non
         memory, judged = judge(memory, evidence(float(second), Now(), answer, started), RULES)
         lives.append(judged.live)
     assert lives.index(False) + 10 == pytest.approx(kubelet_fails_at(20.0), abs=1.0)
+
+
+def test_the_load_in_flight_is_said() -> None:
+    """The page names the load with file, bytes, time and bound."""
+    operation = replace(load(at_most=300.0), bytes_done=1 << 29)
+    world: World = lambda _: Now(  # noqa: E731
+        latency=None, operation=operation, operation_progress=Known(Progress.MOVING)
+    )
+    said = " ".join(at_the_end(world, 20.0).reasons)
+    assert "load in flight: torch.load of model.safetensors 512.0 MiB of 1.0 GiB (50.0 %)" in said
+    assert "for 20.0 s of at most 300 s" in said

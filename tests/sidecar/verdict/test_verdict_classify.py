@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from guard.kernel.values import KmsgRecord
 from guard.model import BoxState, ExitMark, Failure, Known, Operation, Reading, Unknown, Why
 from sidecar.verdict.classify import classify
+from sidecar.verdict.ends import external_kill
+from sidecar.verdict.facts import digest
 from sidecar.verdict.values import (
     Confidence,
     EndClass,
@@ -259,6 +261,14 @@ def test_a_hidden_ancestor_without_the_log() -> None:
     assert any("hidden" in gap for gap in found.missing)
 
 
+def test_without_a_limit_no_limit_is_quoted() -> None:
+    """A kill below a hidden limit: the own level has none, so no number is made up for it."""
+    levels = (pair(make.V2(anon=MIB), make.V2(anon=MIB, events={"oom_kill": 1})),)
+    found = verdict(wait_status=KILLED, levels=levels, hidden_ancestors=True, node_oom_kill_delta=Known(1))
+    assert found.fields["limit_bytes"] is None
+    assert not [one for one in found.statements if "limit of" in one.text]
+
+
 def test_the_node_was_out_of_memory() -> None:
     """The log says global: the node is blamed although the own cgroup counted the kill."""
     levels = (pair(FULL, replace(FULL, events={"oom_kill": 1})),)
@@ -438,6 +448,74 @@ def test_the_log_against_the_counters() -> None:
     found = verdict(wait_status=KILLED, kmsg=report("/pod/model", "/pod/model"))
     assert found.end_class is EndClass.CGROUP_OOM
     assert found.confidence is Confidence.LOW
+
+
+def test_an_uncaught_exception_without_a_status() -> None:
+    """A fatal exception alone tells the class; how it ended is said to be unseen."""
+    found = verdict(box=box(failures=(failure("exception"),)))
+    assert (found.end_class, found.confidence) == (EndClass.APPLICATION_EXIT, Confidence.MEDIUM)
+    assert "could not be observed" in found.summary
+
+
+def test_a_signal_without_a_name() -> None:
+    """Real-time signals have no name and are said by number."""
+    assert verdict(wait_status=ended(by=40)).fields["signal"] == "signal 40"
+
+
+@pytest.mark.parametrize(("status", "levels"), [(ended(by=signal.SIGSEGV), QUIET), (KILLED, OWN_OOM), (KILLED, ())])
+def test_an_external_kill_is_not_claimed(status: Reading[WaitStatus], levels: tuple[LevelsBefore, ...]) -> None:
+    """The rule itself claims no crash, no counted OOM kill, and no SIGKILL without counters."""
+    facts = digest(replace(BASE, wait_status=status, levels=levels, node_oom_kill_delta=NO_STATUS))
+    assert external_kill(facts) is None
+
+
+def test_a_sigkill_with_the_nodes_counter_alone() -> None:
+    """Own counters unknown, the node's stood still: from outside, less surely."""
+    found = verdict(wait_status=KILLED, levels=(), node_oom_kill_delta=Known(0))
+    assert (found.end_class, found.confidence) == (EndClass.EXTERNAL_KILL, Confidence.MEDIUM)
+
+
+def test_a_log_that_names_another_branch() -> None:
+    """An owner that is not above the victim cannot be matched by distance; it is named as the log has it."""
+    found = verdict(
+        wait_status=KILLED, levels=OWN_OOM, node_oom_kill_delta=Known(1), kmsg=report("/elsewhere", "/pod/model")
+    )
+    assert found.level == "/elsewhere"
+
+
+def test_a_cut_log_leaves_the_owner_to_the_counters() -> None:
+    """Where the line with the owner was lost the kill line still counts, and the counters name the owner."""
+    line = "Memory cgroup out of memory: Killed process 100 (serve) total-vm:9kB, anon-rss:1kB, file-rss:0kB"
+    found = verdict(wait_status=KILLED, levels=POD_OOM, node_oom_kill_delta=Known(1), kmsg=kmsg(line))
+    assert (found.end_class, found.level) == (EndClass.CGROUP_OOM, "/pod")
+
+
+def test_a_level_with_a_limit_that_cannot_be_read_may_be_the_owner() -> None:
+    """An ancestor whose files are denied is as good as hidden: the node is not blamed for it."""
+    denied = make.level(make.V2(), depth=1)
+    gone = replace(denied, memory=replace(denied.memory, max_bytes=Unknown(Why.DENIED, "memory.max")))
+    levels = (pair(FULL, replace(FULL, events={"oom_kill": 1})), LevelsBefore(before=gone, after=gone))
+    found = verdict(wait_status=KILLED, levels=levels, node_oom_kill_delta=Known(1))
+    assert (found.end_class, found.level) == (EndClass.CGROUP_OOM, None)
+
+
+def test_v1_an_unlimited_level_is_never_nearest() -> None:
+    """With two failcnts the level whose limit was lifted meanwhile is not named."""
+    near, lifted = make.V1(rss=250 * MIB, limit=256 * MIB), make.V1(rss=900 * MIB)
+    levels = (pair(lifted, replace(lifted, failcnt=5, oom_kill=1)), pair(near, replace(near, failcnt=5), depth=1))
+    assert verdict(wait_status=KILLED, levels=levels, node_oom_kill_delta=Known(1)).level == "/pod"
+
+
+@pytest.mark.parametrize(
+    ("operation", "words"),
+    [
+        (make.load("torch.load", 500 * MIB), "while loading model.safetensors, tensor layer.0, 500.0 MiB in all"),
+        (replace(make.load("torch.load", None), file=None, item=None), "while loading torch.load"),
+    ],
+)
+def test_what_the_load_does_not_say_is_left_out(operation: Operation, words: str) -> None:
+    """A load without file, tensor or counts is named by what there is."""
+    assert verdict(wait_status=ended(1), box=box(operations=(operation,))).summary.endswith(words)
 
 
 Contradict = Callable[[EndEvidence], EndEvidence]
