@@ -9,26 +9,8 @@ from pathlib import Path
 import pytest
 
 from sidecar.outputs.log import JsonLog
-from sidecar.sample import Instant
 from sidecar.supervise import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, WELL_AFTER_SECONDS, Degraded, Supervisor
-
-
-class VirtualClock:
-    """A clock that only sleeping moves."""
-
-    def __init__(self) -> None:
-        self.at_s = 1000.0
-        self.slept: list[float] = []
-
-    def now(self) -> Instant:
-        """Give the virtual time."""
-        return Instant(self.at_s, self.at_s)
-
-    async def sleep(self, seconds: float) -> None:
-        """Move the time on and let others run."""
-        self.slept.append(seconds)
-        self.at_s += seconds
-        await asyncio.sleep(0)
+from tests.sidecar.clocks import VirtualClock
 
 
 @pytest.fixture

@@ -1,0 +1,141 @@
+"""The probe of the model, against real servers that answer well, badly, late or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from guard.model import Unknown, Why
+from sidecar.clock import SystemClock
+from sidecar.collect.probe import Prober
+from sidecar.health.values import Rules
+from sidecar.sample import ProbeOutcome, ProbeResult
+from sidecar.settings import ProbeTarget
+
+Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+FAST = Rules(period_seconds=0.2, timeout_seconds=0.1)
+
+
+@asynccontextmanager
+async def serving(answer: Answer) -> AsyncIterator[int]:
+    """Serve raw connections; give the port."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await answer(reader, writer)
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+
+
+def says(status: int, *, after: float = 0.0) -> Answer:
+    """Answer HTTP with a status."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        await asyncio.sleep(after)
+        writer.write(f"HTTP/1.1 {status} X\r\nContent-Length: 2\r\nLocation: /x\r\n\r\nhi".encode())
+        await writer.drain()
+
+    return answer
+
+
+async def hang_up(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+    """Close without a word."""
+
+
+async def never(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+    """Accept, and say nothing for longer than anybody waits."""
+    await asyncio.sleep(2)
+
+
+async def first_result(target: str, rules: Rules = FAST) -> ProbeResult:
+    """Run a prober until its first result."""
+    results: asyncio.Queue[ProbeResult] = asyncio.Queue()
+    prober = Prober(ProbeTarget.parse(target), rules, SystemClock(), results.put_nowait)
+    task = asyncio.create_task(prober.run())
+    try:
+        return await asyncio.wait_for(results.get(), 5)
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+        assert prober.in_flight_since is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [
+        (says(200), ProbeOutcome.OK),
+        (says(302), ProbeOutcome.OK),
+        (says(404), ProbeOutcome.FAILED),
+        (says(503), ProbeOutcome.FAILED),
+        (hang_up, ProbeOutcome.ERROR),
+        (never, ProbeOutcome.TIMEOUT),
+    ],
+    ids=["ok", "redirect", "not-found", "unavailable", "hang-up", "silence"],
+)
+async def test_http_outcomes(answer: Answer, outcome: ProbeOutcome) -> None:
+    """200 to 399 is success, as for the kubelet; everything else is told apart."""
+    async with serving(answer) as port:
+        result = await first_result(f"http://127.0.0.1:{port}/health")
+    assert result.outcome is outcome
+
+
+async def test_a_late_answer_is_an_answer_with_its_latency() -> None:
+    """An answer after the timeout is measured to its end, so that slow is told from hung."""
+    async with serving(says(200, after=0.3)) as port:
+        result = await first_result(f"http://127.0.0.1:{port}/", Rules(period_seconds=2, timeout_seconds=0.1))
+    assert result.outcome is ProbeOutcome.OK
+    assert result.latency_seconds >= 0.3
+
+
+async def test_a_closed_port_is_refused() -> None:
+    """Nobody listens: refused at once, over HTTP and TCP."""
+    async with serving(hang_up) as port:
+        pass
+    assert (await first_result(f"http://127.0.0.1:{port}/")).outcome is ProbeOutcome.REFUSED
+    assert (await first_result(f"tcp://127.0.0.1:{port}")).outcome is ProbeOutcome.REFUSED
+
+
+async def test_tcp_needs_no_answer() -> None:
+    """A connection is enough."""
+    async with serving(never) as port:
+        assert (await first_result(f"tcp://127.0.0.1:{port}")).outcome is ProbeOutcome.OK
+
+
+async def test_one_probe_at_a_time_each_period() -> None:
+    """A server that is slower than the period is not asked twice at once."""
+    open_now, most = 0, 0
+
+    async def count(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal open_now, most
+        open_now += 1
+        most = max(most, open_now)
+        await says(200, after=0.15)(reader, writer)
+        open_now -= 1
+
+    results: asyncio.Queue[ProbeResult] = asyncio.Queue()
+    async with serving(count) as port:
+        rules = Rules(period_seconds=0.05, timeout_seconds=1)
+        prober = Prober(ProbeTarget.parse(f"http://127.0.0.1:{port}/"), rules, SystemClock(), results.put_nowait)
+        task = asyncio.create_task(prober.run())
+        for _ in range(3):
+            await asyncio.wait_for(results.get(), 5)
+        task.cancel()
+        await asyncio.wait({task})
+    assert most == 1
+
+
+def test_without_a_target_nobody_is_asked() -> None:
+    """No probe, and `none`, read as missing: the model is judged by other signs."""
+    for target in (None, ProbeTarget.parse("none")):
+        prober = Prober(target, FAST, SystemClock(), lambda _: None)
+        assert not prober.wanted
+        assert isinstance(prober.last, Unknown)
+        assert prober.last.why is Why.MISSING

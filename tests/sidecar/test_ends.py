@@ -1,0 +1,137 @@
+"""What counts as before an end, and how its evidence is put together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from guard.model import Known, LifeId, Unknown, Why
+from sidecar.ends import Quiet, available_ratio, oom_kill_delta, pair, settle
+from sidecar.sample import LevelId, LevelSample, NodeSample
+from sidecar.sight.seen import SeenProcess
+from sidecar.verdict.values import WaitStatus
+from tests.sidecar.clocks import VirtualClock
+from tests.sidecar.making import NOT_SAMPLED, V2, at
+
+
+def level(kills: int, *, anon: int = 0, inode: int = 1) -> LevelSample:
+    """One level with so many kills counted."""
+    return LevelSample(
+        id=LevelId(1, inode), name="/m", depth=0, memory=V2(anon=anon, events={"oom_kill": kills}).memory()
+    )
+
+
+def node(kills: int | None = 0) -> NodeSample:
+    """A node that counted so many kills; None: the kernel does not print it."""
+    return NodeSample(
+        meminfo=Known({"MemTotal": 100, "MemAvailable": 25}),
+        vmstat=Known({} if kills is None else {"oom_kill": kills}),
+        memory_pressure=NOT_SAMPLED,
+        io_pressure=NOT_SAMPLED,
+        cpu_pressure=NOT_SAMPLED,
+    )
+
+
+def test_before_is_the_tick_before_the_kill_counter_moved() -> None:
+    """Ticks between the kill and the wake-up see the moved counter; they do not become the before."""
+    quiet = Quiet()
+    quiet.tick(at(1), (level(0, anon=10),), node(0))
+    quiet.tick(at(2), (level(0, anon=90),), node(0))
+    quiet.tick(at(3), (level(1, anon=50),), node(1))
+    quiet.tick(at(9), (level(1, anon=5),), node(1))
+    assert quiet.levels == (level(0, anon=90),)
+    assert quiet.node == node(0)
+
+
+def test_a_group_kill_explains_all_its_ends_but_not_a_later_one() -> None:
+    """Right after an end the same kill still explains the next; seconds later it does not."""
+    quiet = Quiet()
+    quiet.tick(at(1), (level(0),), node())
+    quiet.tick(at(2), (level(3),), node())
+    quiet.explained(at(2.1))
+    quiet.tick(at(3), (level(3),), node())
+    assert quiet.levels == (level(0),)
+    quiet.tick(at(5), (level(3),), node())
+    assert quiet.levels == (level(3),)
+
+
+def test_an_unexplained_kill_is_forgotten_after_a_while() -> None:
+    """A kill of somebody who is not watched does not explain an end half a minute later."""
+    quiet = Quiet()
+    quiet.tick(at(1), (level(0),), node())
+    quiet.tick(at(2), (level(1),), node())
+    quiet.tick(at(31), (level(1),), node())
+    assert quiet.levels == (level(0),)
+    quiet.tick(at(33), (level(1),), node())
+    assert quiet.levels == (level(1),)
+
+
+def test_levels_are_paired_by_life() -> None:
+    """A level that was not there before stands for both sides, so that its counters show no difference."""
+    before, after = level(0), level(2)
+    newcomer = level(7, inode=2)
+    pairs = pair((before,), (after, newcomer))
+    assert [(one.before, one.after) for one in pairs] == [(before, after), (newcomer, newcomer)]
+
+
+def test_node_readings_are_unknown_where_a_line_is_missing() -> None:
+    """No kill counter and no total give a reason, never zero."""
+    assert oom_kill_delta(node(4), Known(6)) == Known(2)
+    assert oom_kill_delta(None, Known(6)) == Unknown(Why.NOT_SAMPLED, "/proc/vmstat oom_kill")
+    assert oom_kill_delta(node(None), Known(6)) == Unknown(Why.MISSING, "oom_kill")
+    assert oom_kill_delta(node(4), Unknown(Why.DENIED, "x")) == Unknown(Why.DENIED, "x")
+    assert available_ratio(node()) == Known(0.25)
+    assert isinstance(available_ratio(None), Unknown)
+
+
+def process(pidfd: int | None, told: int | None = None) -> SeenProcess:
+    """A process that is only a pidfd, or what its runner told."""
+    return SeenProcess(
+        life=LifeId("b", 1, 1, "s"),
+        parent_session=None,
+        command="",
+        uid=None,
+        pidfd=pidfd,
+        files={},
+        box=None,
+        wait_status_from_runner=told,
+    )
+
+
+async def test_settle_takes_what_the_runner_tells() -> None:
+    """A raw status from the runner is taken apart at once."""
+    clock = VirtualClock()
+    assert await settle(process(None, told=3 << 8), clock) == Known(WaitStatus(exit_code=3, signal=None))
+    assert await settle(process(None, told=9 | 0x80), clock) == Known(WaitStatus(None, 9, core_dumped=True))
+    assert clock.slept == []
+
+
+async def test_settle_gives_up_in_time() -> None:
+    """Who never tells costs three tenths of a second, and the reason is kept."""
+    clock = VirtualClock()
+    found = await settle(process(None), clock)
+    assert found == Unknown(Why.MISSING, "pidfd")
+    assert 0.29 < sum(clock.slept) < 0.35
+
+
+@pytest.fixture
+def reaped_pidfd() -> Iterator[int]:
+    """The pidfd of a real child that exited with 7 and was reaped."""
+    child = os.fork()
+    if child == 0:
+        os._exit(7)
+    pidfd = os.pidfd_open(child)
+    os.waitpid(child, 0)
+    yield pidfd
+    os.close(pidfd)
+
+
+async def test_settle_asks_the_pidfd_of_a_real_child(reaped_pidfd: int) -> None:
+    """A reaped child's pidfd still tells its exit code where the kernel keeps it (6.15), else says why not."""
+    found = await settle(process(reaped_pidfd), VirtualClock())
+    if isinstance(found, Known):
+        assert found.value == WaitStatus(exit_code=7, signal=None)
+    else:
+        assert found.why in {Why.UNSUPPORTED, Why.NOT_SAMPLED, Why.GONE}

@@ -1,0 +1,158 @@
+"""Which model a seen cgroup belongs to, and which sight wins."""
+
+from __future__ import annotations
+
+import pytest
+
+from guard.model import Known, LifeId
+from sidecar.collect.probe import Prober
+from sidecar.health.judge import JudgeMemory
+from sidecar.health.values import Rules
+from sidecar.sample import ProbeOutcome, ProbeResult, SightKind
+from sidecar.sight.seen import SeenModel, SeenProcess
+from sidecar.watch import Watch
+from sidecar.watches import Watches
+from tests.sidecar.clocks import VirtualClock
+from tests.sidecar.making import at
+
+
+class Desk:
+    """Watches under test, and an account of what was closed and dropped."""
+
+    def __init__(self) -> None:
+        self.closed: list[SeenModel] = []
+        self.dropped: list[str] = []
+        self.watches = Watches("stand-in", self._make, lambda watch: self.dropped.append(watch.name))
+
+    def hand_over(self, seen: SeenModel) -> Watch:
+        """A model hands over."""
+        watch = self.watches.handed_over(seen, self._release)
+        assert watch.reader is not None
+        watch.reader.join()
+        return watch
+
+    def fall_back(self, seen: SeenModel | None) -> Watch | None:
+        """Another way sees this."""
+        return self.watches.fallback(seen, self._release)
+
+    def _release(self, seen: SeenModel, process: SeenProcess | None) -> None:
+        assert process is None
+        self.closed.append(seen)
+
+    @staticmethod
+    def _make(name: str) -> Watch:
+        prober = Prober(None, Rules(), VirtualClock(), lambda _: None)
+        return Watch(name=name, prober=prober, ends={}, incidents=(), memory=JudgeMemory())
+
+
+@pytest.fixture
+def desk() -> Desk:
+    """An empty desk."""
+    return Desk()
+
+
+def model(name: str, kind: SightKind = SightKind.HANDOVER, *, pid: int = 1) -> SeenModel:
+    """A seen model with one process and no files."""
+    process = SeenProcess(
+        life=LifeId("b", pid, pid, f"s{pid}"),
+        parent_session=None,
+        command="",
+        uid=None,
+        pidfd=None,
+        files={},
+        box=None,
+    )
+    return SeenModel(name=name, kind=kind, levels=(), hidden_ancestors=False, processes=[process])
+
+
+def names(desk: Desk) -> list[str]:
+    """Names of all models."""
+    return [watch.name for watch in desk.watches]
+
+
+def test_hand_over_takes_the_place_of_the_stand_in(desk: Desk) -> None:
+    """The first hand-over replaces what was seen another way, whose descriptors are closed."""
+    own = model("stand-in", SightKind.OWN)
+    desk.fall_back(own)
+    desk.hand_over(model("vllm"))
+    assert names(desk) == ["vllm"]
+    assert desk.closed == [own]
+    assert desk.dropped == ["stand-in"]
+
+
+def test_hand_over_under_the_name_of_the_stand_in_keeps_it(desk: Desk) -> None:
+    """A model that is called as the settings say goes on where its stand-in was."""
+    desk.fall_back(model("stand-in", SightKind.OWN))
+    before = next(iter(desk.watches))
+    assert desk.hand_over(model("stand-in")) is before
+    assert desk.dropped == []
+
+
+def test_other_ways_do_not_displace_a_hand_over(desk: Desk) -> None:
+    """While a model hands over, nothing else is taken up."""
+    desk.hand_over(model("vllm"))
+    assert desk.fall_back(model("x", SightKind.SHARED_PID)) is None
+    assert names(desk) == ["vllm"]
+
+
+def test_the_same_name_after_its_end_is_the_next_life(desk: Desk) -> None:
+    """A new cgroup under a known name goes on with that model, once the old process has ended."""
+    old, new = model("vllm"), model("vllm", pid=2)
+    watch = desk.hand_over(old)
+    watch.ends["cgroup_oom"] = 1
+    watch.died = at(5)
+    assert desk.hand_over(new) is watch
+    assert watch.ends == {"cgroup_oom": 1}
+    assert desk.closed == [old]
+
+
+def test_the_same_name_while_it_lives_is_another_model(desk: Desk) -> None:
+    """Two containers that both call themselves `python` are two models."""
+    desk.hand_over(model("python"))
+    desk.hand_over(model("python", pid=2))
+    desk.hand_over(model("python", pid=3))
+    assert names(desk) == ["python", "python-2", "python-3"]
+
+
+def test_a_known_cgroup_is_found_again(desk: Desk) -> None:
+    """A second process of the same cgroup belongs to the same model."""
+    seen = model("vllm")
+    assert desk.hand_over(seen) is desk.hand_over(seen)
+
+
+def test_an_ended_model_is_not_replaced_by_a_worse_sight(desk: Desk) -> None:
+    """After the end seen through a shared PID namespace, our own cgroup says less than the last word of the model."""
+    desk.fall_back(model("stand-in", SightKind.SHARED_PID))
+    watch = next(iter(desk.watches))
+    watch.died = at(5)
+    assert desk.fall_back(model("stand-in", SightKind.OWN)) is None
+    assert desk.fall_back(None) is None
+    assert watch.sight is SightKind.SHARED_PID
+    assert desk.fall_back(model("stand-in", SightKind.SHARED_PID, pid=2)) is watch
+
+
+def test_a_model_that_answers_after_its_end_is_not_held_dead(desk: Desk) -> None:
+    """A success of a probe that began after the end proves a living server: the dead process is laid down."""
+    seen = model("vllm")
+    watch = desk.hand_over(seen)
+    watch.died = at(5)
+    for started, outcome, outlived in (
+        (4, ProbeOutcome.OK, False),
+        (6, ProbeOutcome.REFUSED, False),
+        (7, ProbeOutcome.OK, True),
+    ):
+        watch.prober.last = Known(ProbeResult(started=at(started), latency_seconds=0.1, outcome=outcome))
+        assert desk.watches.lay_down_outlived(watch) is outlived
+    assert watch.sight is SightKind.NONE
+    assert watch.died is None
+    assert desk.closed == [seen]
+
+
+def test_a_new_life_starts_the_judgement_anew_and_a_known_one_goes_on(desk: Desk) -> None:
+    """After a restart of the sidecar the remembered judgement of a living process counts on."""
+    watch = desk.hand_over(model("vllm"))
+    watch.memory = JudgeMemory(session="s1", started=True)
+    watch.begin_life("s1")
+    assert watch.memory.started
+    watch.begin_life("s2")
+    assert watch.memory == JudgeMemory()
