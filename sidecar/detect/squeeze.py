@@ -133,8 +133,9 @@ def _sign(pressure: Pressure, signal: Signal, share: float, window: Window) -> _
 
 
 def _share(history: History, level: LevelId, signal: Signal, seconds: float) -> Reading[float]:
+    """Divide by the whole window also where less was watched: what is not known to be stall is not counted as stall."""
     rate = history.level_rate(level, signal, seconds)
-    return rate if isinstance(rate, Unknown) else Known(rate.value.per_second / 1e6)
+    return rate if isinstance(rate, Unknown) else Known(rate.value.delta / 1e6 / max(seconds, rate.value.seconds))
 
 
 @dataclass(frozen=True, slots=True)

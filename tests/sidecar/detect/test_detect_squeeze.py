@@ -79,6 +79,11 @@ def test_pressure_says_its_numbers() -> None:
     assert any("21.6 %" in text and "5.0 s" in text for text in found.because)
 
 
+def test_a_short_stall_after_the_start_is_no_thrash() -> None:
+    """With half a second watched, 0.2 s of stall are 4 % of the last five seconds, not 40."""
+    assert squeeze(stalled(0.4, 0.3), 0.5).pressure is Pressure.NONE
+
+
 def test_old_pressure_is_over() -> None:
     """Ten seconds after the last stall nothing is left of it."""
     assert squeeze(lambda now: make.V2(memory_us=(int(min(now, 2.0) * 1e6), 0)), 12.5).pressure is Pressure.NONE
