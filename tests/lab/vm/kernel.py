@@ -100,7 +100,11 @@ def _build(package: str, folder: Path) -> None:
         done.mkdir()
         (done / "vmlinux").write_bytes(_uncompress((work / "root/boot" / f"vmlinuz-{release}").read_bytes()))
         _take_modules(work / "root", release, done)
-        done.rename(folder)
+        try:
+            done.rename(folder)
+        except OSError:  # another run was faster
+            if not folder.is_dir():
+                raise
 
 
 def _uncompress(bz_image: bytes) -> bytes:
