@@ -13,7 +13,7 @@ from sidecar.sample import NodeSample
 T = TypeVar("T")
 
 _LIMIT: Final = 32 << 10  # bytes; vmstat is about 5 KiB
-_FILES: Final = (
+FILES: Final = (
     "/proc/meminfo",
     "/proc/vmstat",
     "/proc/pressure/memory",
@@ -26,7 +26,7 @@ class NodeReader:
     """Keeps the node's files open. A file that could not be opened stays unknown, with the reason."""
 
     def __init__(self, reader: Reader) -> None:
-        self._files: dict[str, KeptFile | Unknown] = {path: reader.keep(path) for path in _FILES}
+        self._files: dict[str, KeptFile | Unknown] = {path: reader.keep(path) for path in FILES}
         self.lxcfs = _served_by_lxcfs(reader)
         """/proc/meminfo is LXCFS's (Incus, LXD): it shows the container's limits as if they were the node."""
 

@@ -1,0 +1,76 @@
+"""Models of the benchmarks that the lab's loads do not offer; they use the guard as a server does.
+
+python -m bench.sidecar.loads work | grow RATE_MIB_PER_SECOND | load FILE
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+import guard
+
+MIB: Final = 1 << 20
+LOAD_MIB_PER_SECOND: Final = 100
+_WORK_SECONDS: Final = 0.05
+_PRIVATE: Final = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+
+
+def command(*words: str) -> list[str]:
+    """Give the command line of a load."""
+    return [sys.executable, "-m", "bench.sidecar.loads", *words]
+
+
+def work() -> None:
+    """Serve: beats, and memory that comes and goes, so that no two reads of the kernel's files are the same."""
+    while True:
+        guard.beat("tokens")
+        with mmap.mmap(-1, MIB, flags=_PRIVATE) as scratch:
+            _touch(scratch)
+            time.sleep(_WORK_SECONDS)
+        time.sleep(_WORK_SECONDS)
+
+
+def grow(mib_per_second: float) -> None:
+    """Wait for SIGUSR1, then touch private anonymous memory at this pace until killed."""
+    signal.sigwait({signal.SIGUSR1})
+    held: list[mmap.mmap] = []
+    started = time.monotonic()
+    while True:
+        held.append(mmap.mmap(-1, MIB, flags=_PRIVATE))
+        _touch(held[-1])
+        time.sleep(max(0.0, started + len(held) / mib_per_second - time.monotonic()))
+
+
+def load(path: str) -> None:
+    """Wait for SIGUSR1, then read a checkpoint into anonymous memory, marked as a load, and keep it."""
+    signal.sigwait({signal.SIGUSR1})
+    expected = Path(path).stat().st_size
+    held: list[bytes] = []
+    started = time.monotonic()
+    with Path(path).open("rb", buffering=0) as file, guard.loading(path, bytes_expected=expected) as mark:
+        while chunk := file.read(MIB):
+            held.append(chunk)
+            mark.progress(f"tensor.{len(held)}", len(held) * MIB)
+            time.sleep(max(0.0, started + len(held) / LOAD_MIB_PER_SECOND - time.monotonic()))
+    signal.pause()
+
+
+def _touch(memory: mmap.mmap) -> None:
+    for offset in range(0, MIB, mmap.PAGESIZE):
+        memory[offset] = 1
+
+
+if __name__ == "__main__":
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+    if sys.argv[1] == "work":
+        work()
+    elif sys.argv[1] == "grow":
+        grow(float(sys.argv[2]))
+    else:
+        load(os.fspath(sys.argv[2]))

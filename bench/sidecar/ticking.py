@@ -1,0 +1,174 @@
+"""What it costs to watch: one model and eight at 10 Hz beside a bare loop of the same reads, and a default sidecar."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Final
+
+from bench.sidecar import loads
+from bench.sidecar.figures import Figure, Goal, Part
+from bench.sidecar.stage import Model, Stage
+from bench.sidecar.usage import Usage, usage
+from tests.lab.kit.cgroups import Limits
+from tests.lab.kit.places import CHECKOUT
+
+MIB: Final = 1 << 20
+PERIOD_SECONDS: Final = 0.1
+LIMIT: Final = Limits(memory_max_bytes=96 * MIB)
+WARM_UP_SECONDS: Final = 15.0
+"""Longer than the longest window, so that every buffer of the sidecar has been filled once."""
+
+_CPU = Goal(at_most=0.5)
+_RSS = Goal(at_most=48.0)
+_RATIO = Goal(at_most=2.0)
+_FLAT = Goal(at_most=1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A process that was watched: its usage at the start, in the middle and at the end."""
+
+    start: Usage
+    middle: Usage
+    end: Usage
+
+    @property
+    def cpu_share(self) -> float:
+        """Share of one core over the whole time."""
+        return self.end.cpu_share_since(self.start)
+
+    @property
+    def read_kib_per_second(self) -> float:
+        """What its read calls gave it, kernel files included."""
+        return self.end.read_bytes_per_second_since(self.start) / 1024
+
+
+def measure(minutes: float) -> Iterator[Part]:
+    """Watch all of it at the same time; the peers run beside, so that both see the same machine."""
+    with contextlib.ExitStack() as open_until_end:
+        fixed = str(PERIOD_SECONDS)
+        stages = {
+            "one": (open_until_end.enter_context(Stage("one", tick_fixed_seconds=fixed)), 1),
+            "eight": (open_until_end.enter_context(Stage("eight", tick_fixed_seconds=fixed)), 8),
+            "default": (open_until_end.enter_context(Stage("default")), 1),
+        }
+        models = {name: _start_models(open_until_end, stage, count) for name, (stage, count) in stages.items()}
+        pids = {name: stage.pid for name, (stage, _) in stages.items()}
+        for name, what in product(("one", "eight"), ("all", "glance")):
+            pids[f"{name} {what}"] = open_until_end.enter_context(_bare(what, models[name])).pid
+        pids["runner"] = models["one"][0].runner_pid
+        measured = _watch(pids, minutes * 60)
+    yield _part("one", 1, measured)
+    yield _part("eight", 8, measured)
+    yield _default_part(measured["default"], measured["runner"])
+
+
+def _start_models(until_end: contextlib.ExitStack, stage: Stage, count: int) -> list[Model]:
+    return [
+        until_end.enter_context(stage.model(f"model-{number}", loads.command("work"), LIMIT)) for number in range(count)
+    ]
+
+
+@contextlib.contextmanager
+def _bare(what: str, models: list[Model]) -> Iterator[subprocess.Popen[bytes]]:
+    pids = [str(model.pid) for model in models]
+    command = [sys.executable, "-m", "bench.sidecar.bare", str(PERIOD_SECONDS), what, *pids]
+    with subprocess.Popen(command, cwd=CHECKOUT) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _watch(pids: dict[str, int], seconds: float) -> dict[str, Measured]:
+    time.sleep(min(WARM_UP_SECONDS, seconds))
+    start = {name: usage(pid) for name, pid in pids.items()}
+    time.sleep(seconds / 2)
+    middle = {name: usage(pid) for name, pid in pids.items()}
+    time.sleep(seconds / 2)
+    return {name: Measured(start[name], middle[name], usage(pid)) for name, pid in pids.items()}
+
+
+def _part(name: str, models: int, measured: dict[str, Measured]) -> Part:
+    sidecar = measured[name]
+    figures = (
+        _over("cpu_over_bare_loop", sidecar, measured[f"{name} all"], _RATIO),
+        _over("cpu_over_bare_loop_of_its_own_reads", sidecar, measured[f"{name} glance"], None),
+        *_cost(sidecar, models),
+    )
+    seconds = sidecar.end.at_s - sidecar.start.at_s
+    return Part(
+        f"{name}_at_10_hz", f"Sidecar: {models} model{'s' if models > 1 else ''} at 10 Hz, {seconds:.0f} s", figures
+    )
+
+
+def _over(name: str, sidecar: Measured, peer: Measured, goal: Goal | None) -> Figure:
+    """Compare CPU time; the bytes read say whether both read the same."""
+    return Figure(
+        name=name,
+        value=sidecar.cpu_share / peer.cpu_share if peer.cpu_share else None,
+        unit="times",
+        goal=goal,
+        beside={
+            "peer_cpu_percent": 100 * peer.cpu_share,
+            "peer_read_kib_per_second": peer.read_kib_per_second,
+            "read_kib_per_second": sidecar.read_kib_per_second,
+        },
+    )
+
+
+def _default_part(sidecar: Measured, runner: Measured) -> Part:
+    runner_rss = Figure(
+        name="runner_rss",
+        value=runner.end.rss_bytes / MIB,
+        unit="MiB",
+        beside={"bare_interpreter_rss": _bare_interpreter_mib(), "cpu_percent": 100 * runner.cpu_share},
+    )
+    return Part("default", "Sidecar: one model, default settings", (*_cost(sidecar, 1), runner_rss))
+
+
+def _cost(sidecar: Measured, models: int) -> tuple[Figure, ...]:
+    return (
+        Figure(
+            name="cpu_percent_of_a_core_per_model",
+            value=100 * sidecar.cpu_share / models,
+            unit="%",
+            goal=_CPU,
+            beside={
+                "together": 100 * sidecar.cpu_share,
+                "context_switches_per_second": sidecar.end.switches_per_second_since(sidecar.start),
+            },
+        ),
+        Figure(
+            name="rss_at_end",
+            value=sidecar.end.rss_bytes / MIB,
+            unit="MiB",
+            goal=_RSS,
+            beside={"at_start": sidecar.start.rss_bytes / MIB, "in_the_middle": sidecar.middle.rss_bytes / MIB},
+        ),
+        Figure(
+            name="rss_growth_in_second_half",
+            value=(sidecar.end.rss_bytes - sidecar.middle.rss_bytes) / MIB,
+            unit="MiB",
+            goal=_FLAT,
+        ),
+    )
+
+
+def _bare_interpreter_mib() -> float:
+    """RSS of an interpreter that does nothing."""
+    with subprocess.Popen(
+        [sys.executable, "-c", "import os; os.write(1, b'.'); os.read(0, 1)"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        os.read(process.stdout.fileno(), 1)
+        return usage(process.pid).rss_bytes / MIB
