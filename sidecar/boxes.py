@@ -24,6 +24,7 @@ from sidecar.verdict.values import EndEvidence
 
 GRACE_SECONDS: Final = 60.0
 _SCAN_SECONDS: Final = 20.0
+_FIRST_SECONDS: Final = 3.0  # a living model hands over first, so that an end is told under its name
 _MOST_BOXES: Final = 256  # a scan; 64 KiB each
 _SUFFIX: Final = ".box"
 
@@ -55,34 +56,32 @@ class Boxes:
         self._unmoved: dict[str, tuple[float, BoxState]] = {}
 
     async def run(self) -> None:
-        """Scan for ever."""
+        """Scan for ever. A file goes once the end of its process is on disk."""
+        await self._hub.clock.sleep(_FIRST_SECONDS)
         while True:
             found = await asyncio.to_thread(scan, self._directory)
-            done = [box.path for box in found if self._is_done(box)]
-            await asyncio.to_thread(_remove, done)
+            living, recorded = self._accounts.living(), self._accounts.recorded()
+            ended = [box for box in found if self._has_ended(box.state, living)]
+            for box in ended:
+                if box.state.life.session not in recorded:
+                    self._accounts.ended(self._evidence(box.state))
+            if ended and await self._hub.recorder.flush():
+                await asyncio.to_thread(_remove, [box.path for box in ended])
             await self._hub.clock.sleep(_SCAN_SECONDS)
 
-    def _is_done(self, box: Found) -> bool:
-        """Account for a box; tell whether its file may go."""
-        session = box.state.life.session
-        if session in self._accounts.living():
+    def _has_ended(self, state: BoxState, living: set[str]) -> bool:
+        session = state.life.session
+        if session in living:
             self._unmoved.pop(session, None)
             return False
-        if session in self._accounts.recorded():
-            return self._hub.recorder.health().waiting_incidents == 0
-        if self._has_ended(box.state):
-            self._unmoved.pop(session, None)
-            self._accounts.ended(self._evidence(box.state))
-        return False
-
-    def _has_ended(self, state: BoxState) -> bool:
-        if state.life.boot_id != self._hub.boot_id or state.exit_mark is not None:
+        ended = state.life.boot_id != self._hub.boot_id or state.exit_mark is not None
+        if ended or session in self._accounts.recorded():
             return True
         now_s = self._hub.clock.now().monotonic_s
-        since_s, before = self._unmoved.get(state.life.session, (now_s, state))
+        since_s, before = self._unmoved.get(session, (now_s, state))
         if before != state:
             since_s = now_s
-        self._unmoved[state.life.session] = (since_s, state)
+        self._unmoved[session] = (since_s, state)
         return now_s - since_s >= GRACE_SECONDS
 
     def _evidence(self, state: BoxState) -> EndEvidence:

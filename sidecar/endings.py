@@ -80,7 +80,7 @@ class Endings:
         end = _End(watch, process, latch, None if watch.history is None else watch.history.latest)
         task = asyncio.get_running_loop().create_task(self._conclude(end), name="end")
         self._tasks.add(task)
-        self._soon()
+        self.refresh()
         task.add_done_callback(self._done)
 
     async def drain(self) -> None:
@@ -115,7 +115,8 @@ class Endings:
         self._hub.recorder.put_incident(incident)
         return incident
 
-    def _soon(self) -> None:
+    def refresh(self) -> None:
+        """Have the board written anew at the next turn of the loop."""
         asyncio.get_running_loop().call_soon(self.changed)
 
     def _wake(self, pidfd: int) -> None:
@@ -140,6 +141,7 @@ class Endings:
             node_available_ratio=ends.available_ratio(watch.quiet.node),
             box=box,
             liveness_failures_answered=_failures_answered(watch, now, hub.settings.health.period_seconds),
+            liveness_threshold=hub.settings.health.failure_threshold,
         )
 
     async def _conclude(self, end: _End) -> None:
@@ -178,7 +180,7 @@ class Endings:
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        self._soon()
+        self.refresh()
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._hub.degraded.set("verdict", f"{type(error).__name__}: {error}")

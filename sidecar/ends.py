@@ -77,6 +77,7 @@ class Latch:
     node_available_ratio: Reading[float]
     box: Reading[BoxState]
     liveness_failures_answered: int
+    liveness_threshold: int
 
     @property
     def levels_after(self) -> tuple[LevelSample, ...]:
@@ -138,5 +139,6 @@ def evidence(
         kmsg=kmsg,
         box=latch.box,
         liveness_failures_answered=latch.liveness_failures_answered,
+        liveness_threshold=latch.liveness_threshold,
         others_alive=others_alive,
     )

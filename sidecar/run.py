@@ -7,7 +7,9 @@ another with it. Only two things end the start: packages that are not ours, and 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
+import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine
@@ -45,6 +47,7 @@ EXIT_OK: Final = 0
 EXIT_CANNOT_START: Final = 2
 _NOTICES_SECONDS: Final = 1.0
 _DRAIN_SECONDS: Final = 1.0
+_EVERYBODY: Final = 0o1777
 
 
 def run(settings: Settings) -> int:
@@ -121,6 +124,7 @@ class Daemon:
     async def start(self) -> None:
         """Read the record, then start every task."""
         hub = self._hub
+        _make_directories(hub.settings.dir)
         self._loaded = loaded = await hub.recorder.load()
         self._sessions_recorded.update(life.session for life in loaded.lives)
         self.board.past_ends, self.board.past_incidents = loaded.ends, loaded.incidents
@@ -216,10 +220,16 @@ class Daemon:
 
     def _orphan_ended(self, evidence: EndEvidence) -> None:
         """Make the incident of a process whose end no sidecar saw: it belongs to the model there is."""
-        watch = next(iter(self.watches), None)
-        if watch is None:
-            return
+        watch = self.watches.first()
         incident = self._endings.publish(watch, evidence)
         if incident is not None:
             text = f"ended unseen: {incident.verdict.summary}"
             self._hub.journal.say(self._hub.clock.now(), watch.name, "end_found", text, {"incident": incident.id})
+
+
+def _make_directories(path: str) -> None:
+    """Make what is missing, for every user as /tmp is. Ours are the boxes then, so that we may remove old ones."""
+    for directory in (path, f"{path}/boxes"):
+        with contextlib.suppress(OSError):  # who needs the directory says what is wrong with it
+            os.mkdir(directory)  # noqa: PTH102 - a path as text is all there is
+            os.chmod(directory, _EVERYBODY)  # noqa: PTH101 - not through mkdir's mode, which the umask would cut

@@ -102,16 +102,17 @@ class Seeing:
         reader.join()
         main = reader.main
         if main is None:  # a container without visible processes: another one is another life
-            watch.begin_life(None)
+            watch.begin_life(None, now)
         elif main is not was and main.ended is None:
             self._new_life(watch, reader, was, main)
         for process in tuple(reader.processes):
             self._endings.watch(watch, process)
         watch.quiet.tick(now, reader.read_levels(full=True), self._hub.node.read())
+        self._endings.refresh()
 
     def _new_life(self, watch: Watch, reader: ModelReader, was: ProcessReader | None, main: ProcessReader) -> None:
         life = main.seen.life
-        watch.begin_life(life.session)
+        watch.begin_life(life.session, self._hub.clock.now())
         fields: dict[str, Scalar] = {"pid": life.pid, "session": life.session}
         text = f"process {life.pid}: {main.seen.command}"
         self._hub.journal.say(self._hub.clock.now(), watch.name, "model_started", text, fields)

@@ -64,25 +64,19 @@ class Supervisor:
         assert name not in self._tasks, name
         self._tasks[name] = asyncio.create_task(self._keep(name, work), name=name)
 
-    async def stop(self, name: str) -> None:
-        """End one task and wait for it; unknown names are fine."""
-        task = self._tasks.pop(name, None)
-        self._degraded.clear(name)
-        if task is not None:
-            task.cancel()
-            await asyncio.wait({task})
-
     def cancel(self, name: str) -> None:
-        """End one task without waiting for it."""
+        """End one task without waiting for it; unknown names are fine."""
         task = self._tasks.pop(name, None)
         self._degraded.clear(name)
         if task is not None:
             task.cancel()
 
     async def stop_all(self) -> None:
-        """End all tasks, the last one started first."""
+        """End all tasks, the last one started first, and wait for each."""
         for name in reversed(list(self._tasks)):
-            await self.stop(name)
+            task = self._tasks.pop(name)
+            task.cancel()
+            await asyncio.wait({task})
 
     async def _keep(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
         pauses = _Pauses(self._clock)

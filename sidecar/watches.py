@@ -52,7 +52,7 @@ class Watches:
         """See the model by another way while none hands over. Give the watch whose sight changed, if one did."""
         if any(watch.sight is SightKind.HANDOVER for watch in self):
             return None
-        watch = next(iter(self), None) or self._get(self._name)
+        watch = self.first()
         if seen is None:
             if watch.reader is None or watch.died is not None:
                 return None
@@ -63,6 +63,10 @@ class Watches:
         watch.look_through(seen, release)
         return watch
 
+    def first(self) -> Watch:
+        """Give the model that appeared first, or the one that stands for it until it does."""
+        return next(iter(self), None) or self._get(self._name)
+
     def lay_down_outlived(self, watch: Watch) -> bool:
         """Stop to see a dead process once its model answers again; tell whether that was so."""
         probe = watch.prober.last
@@ -71,8 +75,9 @@ class Watches:
         result = probe.value
         if result.outcome is not ProbeOutcome.OK or result.started.monotonic_s <= watch.died.monotonic_s:
             return False
+        died = watch.died
         watch.look_away()
-        watch.begin_life(None)
+        watch.begin_life(None, died)
         return True
 
     def look_away_from(self, kind: SightKind) -> None:

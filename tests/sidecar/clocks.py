@@ -23,3 +23,27 @@ class VirtualClock:
         self.slept.append(seconds)
         self.at_s += seconds
         await asyncio.sleep(0)
+
+
+class SteppedClock(VirtualClock):
+    """A clock whose one sleeper goes on only when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._asleep = asyncio.Event()
+        self._go = asyncio.Event()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait for the next step, then move the time on."""
+        self._asleep.set()
+        await self._go.wait()
+        self._go.clear()
+        self.slept.append(seconds)
+        self.at_s += seconds
+
+    async def step(self) -> None:
+        """Let the sleeper go on, and wait until it sleeps again, five seconds at most."""
+        await asyncio.wait_for(self._asleep.wait(), 5)
+        self._asleep.clear()
+        self._go.set()
+        await asyncio.wait_for(self._asleep.wait(), 5)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from guard.model import Known, LifeId
+from guard.model import Known, LifeId, Unknown
 from sidecar.collect.probe import Prober
 from sidecar.health.judge import JudgeMemory
 from sidecar.health.values import Rules
@@ -152,7 +152,27 @@ def test_a_new_life_starts_the_judgement_anew_and_a_known_one_goes_on(desk: Desk
     """After a restart of the sidecar the remembered judgement of a living process counts on."""
     watch = desk.hand_over(model("vllm"))
     watch.memory = JudgeMemory(session="s1", started=True)
-    watch.begin_life("s1")
+    watch.begin_life("s1", at(1))
     assert watch.memory.started
-    watch.begin_life("s2")
+    watch.begin_life("s2", at(2))
     assert watch.memory == JudgeMemory()
+
+
+def test_an_answer_of_the_old_process_says_nothing_about_the_new_one(desk: Desk) -> None:
+    """The last answer and a probe in flight belong to the life they were asked in: a new one starts unanswered."""
+    watch = desk.hand_over(model("vllm"))
+    watch.begin_life("s1", at(0))
+    watch.prober.last = Known(ProbeResult(started=at(4), latency_seconds=0.1, outcome=ProbeOutcome.OK))
+    watch.prober.in_flight_since = at(5)
+    watch.begin_life("s2", at(6))
+    assert isinstance(watch.prober.last, Unknown)
+    assert watch.prober.in_flight_since is None
+
+
+def test_the_answer_that_proves_a_new_process_counts_for_it(desk: Desk) -> None:
+    """A model that answers after its end is judged by that very answer."""
+    watch = desk.hand_over(model("vllm"))
+    watch.died = at(5)
+    watch.prober.last = Known(ProbeResult(started=at(7), latency_seconds=0.1, outcome=ProbeOutcome.OK))
+    assert desk.watches.lay_down_outlived(watch)
+    assert isinstance(watch.prober.last, Known)

@@ -1,0 +1,169 @@
+"""Black boxes that lie around: when their process counts as ended, and when."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from guard.box.reader import parse_box
+from guard.box.writer import BoxAbout, BoxWriter
+from guard.kernel.reader import Reader
+from guard.model import Known, LifeId, OperationKind
+from sidecar.board import Board, OwnView
+from sidecar.boxes import GRACE_SECONDS, Accounts, Boxes, last_sign, scan
+from sidecar.collect.kmsg import KernelLog
+from sidecar.collect.node import NodeReader
+from sidecar.hub import Hub
+from sidecar.journal import Journal
+from sidecar.outputs.log import JsonLog
+from sidecar.outputs.recorder import Recorder
+from sidecar.settings import Settings
+from sidecar.supervise import Degraded
+from sidecar.verdict.values import EndEvidence
+from tests.sidecar.clocks import SteppedClock, VirtualClock
+from tests.sidecar.making import at
+
+
+class Ledger:
+    """Who lives, what is recorded, and what was found to have ended."""
+
+    def __init__(self) -> None:
+        self.living: set[str] = set()
+        self.recorded: set[str] = set()
+        self.ended: list[EndEvidence] = []
+
+    def end(self, evidence: EndEvidence) -> None:
+        """Record an end."""
+        self.recorded.add(evidence.life.session)
+        self.ended.append(evidence)
+
+
+@asynccontextmanager
+async def looking(tmp_path: Path, clock: VirtualClock, ledger: Ledger) -> AsyncIterator[None]:
+    """Look through the directory in virtual time."""
+    board = Board(own=OwnView(started=at(0), last_tick=None, tick_seconds=1, ticks=0, degraded=()))
+    reader = Reader(str(tmp_path))
+    hub = Hub(
+        settings=Settings(dir=str(tmp_path)),
+        boot_id="boot",
+        clock=clock,
+        board=board,
+        journal=Journal(board),
+        degraded=Degraded(lambda *_: None),
+        log=JsonLog(clock=clock),
+        node=NodeReader(reader),
+        kmsg=KernelLog(reader, clock),
+        recorder=Recorder(tmp_path / "record.sqlite", boot_id="boot"),
+    )
+    await hub.recorder.load()
+    accounts = Accounts(living=lambda: ledger.living, recorded=lambda: ledger.recorded, ended=ledger.end)
+    task = asyncio.create_task(Boxes(hub, accounts).run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+        await hub.recorder.close()
+
+
+def files(tmp_path: Path) -> list[str]:
+    """Name the boxes that lie there."""
+    return [path.name for path in (tmp_path / "boxes").glob("*.box")]
+
+
+def box(tmp_path: Path, session: str, *, boot: str = "boot") -> BoxWriter:
+    """Make the box of a process."""
+    life = LifeId(boot, os.getpid(), 1, session)
+    return BoxWriter.create(str(tmp_path / "boxes"), life, BoxAbout(None, "1", "server"))
+
+
+async def test_a_process_that_nobody_hands_over_counts_as_ended_after_the_grace(tmp_path: Path) -> None:
+    """Without any sign the end is told after a minute, once, and the file goes."""
+    clock, ledger, writer = SteppedClock(), Ledger(), box(tmp_path, "silent")
+    async with looking(tmp_path, clock, ledger):
+        await clock.step()
+        first_seen_s = clock.at_s
+        while clock.at_s < first_seen_s + GRACE_SECONDS:
+            assert ledger.ended == []
+            assert files(tmp_path) == ["silent.box"]
+            await clock.step()
+        await clock.step()
+    assert [evidence.life.session for evidence in ledger.ended] == ["silent"]
+    assert files(tmp_path) == []
+    writer.close()
+
+
+async def test_a_living_process_keeps_its_box(tmp_path: Path) -> None:
+    """A box whose process is handed over is left alone, however long nothing moves in it."""
+    clock, ledger, writer = SteppedClock(), Ledger(), box(tmp_path, "living")
+    ledger.living.add("living")
+    async with looking(tmp_path, clock, ledger):
+        while sum(clock.slept) < 3 * GRACE_SECONDS:
+            await clock.step()
+    assert ledger.ended == []
+    assert files(tmp_path) == ["living.box"]
+    writer.close()
+
+
+async def test_signs_of_life_put_the_grace_off(tmp_path: Path) -> None:
+    """A process whose guard cannot reach us but whose box moves has not ended."""
+    clock, ledger, writer = SteppedClock(), Ledger(), box(tmp_path, "busy")
+    async with looking(tmp_path, clock, ledger):
+        while sum(clock.slept) < 3 * GRACE_SECONDS:
+            writer.beat("loop")
+            await clock.step()
+    assert ledger.ended == []
+    writer.close()
+
+
+async def test_another_boot_and_an_exit_mark_are_ends_at_once(tmp_path: Path) -> None:
+    """Nobody waits for a process of another boot, or for one that said it exits."""
+    clock, ledger = SteppedClock(), Ledger()
+    old, left = box(tmp_path, "old", boot="before"), box(tmp_path, "left")
+    left.exit(3)
+    async with looking(tmp_path, clock, ledger):
+        await clock.step()
+    assert {evidence.life.session for evidence in ledger.ended} == {"old", "left"}
+    assert files(tmp_path) == []
+    old.close()
+    left.close()
+
+
+async def test_a_recorded_end_is_not_told_again(tmp_path: Path) -> None:
+    """Only the file is still to be removed."""
+    clock, ledger, writer = SteppedClock(), Ledger(), box(tmp_path, "known")
+    ledger.recorded.add("known")
+    async with looking(tmp_path, clock, ledger):
+        await clock.step()
+    assert ledger.ended == []
+    assert files(tmp_path) == []
+    writer.close()
+
+
+def test_only_whole_boxes_under_their_own_name_are_found(tmp_path: Path) -> None:
+    """Strange files, pipes, damage and a box under another name are left alone."""
+    writer = box(tmp_path, "good")
+    boxes = tmp_path / "boxes"
+    (boxes / "cut.box").write_bytes(Path(writer.path).read_bytes()[:100])
+    (boxes / "renamed.box").write_bytes(Path(writer.path).read_bytes())
+    (boxes / "notes.txt").write_text("x")
+    os.mkfifo(boxes / "pipe.box")
+    assert [found.state.life.session for found in scan(str(boxes))] == ["good"]
+    assert scan(str(tmp_path / "absent")) == []
+    writer.close()
+
+
+def test_the_last_sign_of_life_is_the_latest_thing_in_the_box(tmp_path: Path) -> None:
+    """The end is put at the last moment that the box knows of, and never into the future."""
+    writer = box(tmp_path, "s")
+    writer.begin(OperationKind.LOAD, "torch.load")
+    state = parse_box(Path(writer.path).read_bytes(), "box")
+    assert isinstance(state, Known)
+    operation = state.value.operations[0]
+    now = at(operation.updated_monotonic_s + 50, wall=state.value.created_wall_s + 50)
+    assert abs(last_sign(state.value, now).monotonic_s - operation.updated_monotonic_s) < 1
+    assert last_sign(state.value, at(1, wall=5.0)).wall_s == 5.0
+    writer.close()

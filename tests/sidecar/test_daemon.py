@@ -1,0 +1,146 @@
+"""The daemon as a process: its start and stop, bad surroundings, and models that come and go."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import sqlite3
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+from tests.lab.kit.wait import until
+from tests.sidecar.daemons import Daemon, let_go, model
+
+EXIT_3 = "sys.stdin.readline(); sys.exit(3)"
+
+
+def test_sigterm_ends_it_in_order(tmp_path: Path) -> None:
+    """On SIGTERM everything is written, the socket is gone and the status is 0."""
+    with Daemon(tmp_path / "shared", tmp_path / "log") as daemon:
+        until((tmp_path / "shared/link.sock").exists, 10, "the socket")
+        assert daemon.stop() == 0
+        assert not (tmp_path / "shared/link.sock").exists()
+        assert daemon.events()[-1]["event"] == "sidecar_stopped"
+    with closing(sqlite3.connect(tmp_path / "shared/record.sqlite")) as record:
+        assert record.execute("SELECT count(*) FROM events WHERE kind='sidecar_stopped'").fetchone() == (1,)
+
+
+def test_a_busy_port_is_said_in_one_line(tmp_path: Path) -> None:
+    """An address that is taken ends the start with status 2 and a line that names it."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        daemon = Daemon(tmp_path, tmp_path / "log", port=port)
+        assert daemon.process.wait(20) == 2
+    said = (tmp_path / "log").read_text()
+    assert str(port) in said
+    assert said.count("\n") == 1
+    assert "Traceback" not in said
+
+
+def test_without_its_directory_it_runs_degraded_and_recovers(tmp_path: Path) -> None:
+    """No shared directory: it answers and says what is missing; once it is there, record and socket work."""
+    blocked = tmp_path / "parent"
+    blocked.write_text("a file where the parent of the directory should be")
+    with Daemon(blocked / "shared", tmp_path / "log") as daemon:
+
+        def degraded() -> set[str]:
+            return {words.split(":")[0] for words in daemon.get("/livez?verbose")["sidecar_degraded"]}
+
+        assert daemon.get("/livez")["passed"]
+        until(lambda: {"record", "handover"} <= degraded(), 10, "the missing directory to be said")
+        blocked.unlink()
+        (blocked / "shared").mkdir(parents=True)
+        until((blocked / "shared/link.sock").exists, 40, "the socket to be made")
+        until(lambda: not degraded() & {"record", "handover"}, 40, "to work again")
+        kinds = [event["event"] for event in daemon.events()]
+        assert {"degraded", "recovered"} <= set(kinds)
+
+
+def test_an_end_is_told_within_a_second_and_lives_are_counted(tmp_path: Path) -> None:
+    """Two lives of one name are one model with two ends, and each verdict comes within a second."""
+    with Daemon(tmp_path, tmp_path / "log") as daemon:
+        for life in (1, 2):
+            with model(tmp_path, "server", EXIT_3) as process:
+                until(lambda: _state(daemon) not in {None, "dead"}, 20, "the model to be seen alive")
+                assert let_go(process) == 3
+            incidents = until(partial(_incidents, daemon, life), 10, "the incident")
+            assert incidents[0]["class"] == "application_exit"
+            assert incidents[0]["fields"]["exit_code"] == 3
+            assert incidents[0]["verdict_after_seconds"] < 1
+            until(lambda: _state(daemon) == "dead", 5, "the model to be dead")
+        assert daemon.get("/status")["models"]["server"]["ends"] == {"application_exit": 2}
+
+
+def test_a_killed_sidecar_goes_on_with_its_record_and_counts_no_life_twice(tmp_path: Path) -> None:
+    """After SIGKILL the next one has the incidents, sees the same living process, and counts its end once."""
+    with model(tmp_path, "server", EXIT_3) as process:
+        with Daemon(tmp_path, tmp_path / "log") as daemon:
+            with model(tmp_path, "server-two", EXIT_3) as other:
+                until(lambda: len(daemon.get("/status")["models"]) >= 1, 20, "a model")
+                let_go(other)
+            daemon.process.send_signal(signal.SIGKILL)
+            daemon.process.wait()
+        with Daemon(tmp_path, tmp_path / "log2") as daemon:
+            until(lambda: _main_pid(daemon) == process.pid, 30, "the living model to hand over again")
+            let_go(process)
+            until(lambda: daemon.get("/incidents")["incidents"], 10, "the incident")
+            ids = [incident["id"] for incident in daemon.get("/incidents")["incidents"]]
+            assert len(ids) == len(set(ids))
+            mine = [one for one in daemon.get("/incidents")["incidents"] if one["life"]["pid"] == process.pid]
+            assert len(mine) == 1
+
+
+def test_an_end_without_a_sidecar_is_found_in_its_black_box(tmp_path: Path) -> None:
+    """A model that ended while no sidecar ran gives an incident at the next start, once, and its box goes away."""
+    boxes = tmp_path / "boxes"
+    with model(tmp_path, "server", EXIT_3) as process:
+        until(lambda: boxes.is_dir() and list(boxes.glob("*.box")), 20, "the black box")
+        let_go(process)
+    with Daemon(tmp_path, tmp_path / "log") as daemon:
+        (incident,) = until(lambda: daemon.get("/incidents")["incidents"], 20, "the end to be found")
+        assert incident["life"]["pid"] == process.pid
+        assert incident["class"] == "application_exit"
+        assert incident["confidence"] != "high"
+        until(lambda: not list(boxes.glob("*.box")), 40, "the box to be removed")
+    with Daemon(tmp_path, tmp_path / "log2") as daemon:
+        assert [one["id"] for one in daemon.get("/incidents")["incidents"]] == [incident["id"]]
+
+
+def test_a_removed_socket_is_made_anew(tmp_path: Path) -> None:
+    """Whoever empties the directory does not cut models off for good."""
+    with Daemon(tmp_path, tmp_path / "log") as daemon:
+        sock = tmp_path / "link.sock"
+        until(sock.exists, 10, "the socket")
+        sock.unlink()
+        until(sock.exists, 30, "a new socket")
+        with model(tmp_path, "server", EXIT_3) as process:
+            until(lambda: _main_pid(daemon) == process.pid, 20, "a model to hand over")
+
+
+def test_wrong_settings_end_the_start(tmp_path: Path) -> None:
+    """A bad value is one line and status 2, before anything is touched."""
+    daemon = Daemon(tmp_path / "shared", tmp_path / "log", "--health-period-seconds", "soon")
+    assert daemon.process.wait(20) == 2
+    assert "health.period_seconds" in (tmp_path / "log").read_text()
+    assert not (tmp_path / "shared").exists()
+
+
+def _state(daemon: Daemon) -> str | None:
+    view = daemon.get("/status")["models"].get("server")
+    return None if view is None else str(view["judgement"]["state"])
+
+
+def _incidents(daemon: Daemon, at_least: int) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = daemon.get("/incidents")["incidents"]
+    return found if len(found) >= at_least else []
+
+
+def _main_pid(daemon: Daemon) -> int | None:
+    for view in daemon.get("/status")["models"].values():
+        for process in view["sample"]["processes"]:
+            if process["main"]:
+                return int(process["life"]["pid"])
+    return None
