@@ -1,0 +1,118 @@
+"""The commands: what they print, and their exit status."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from sidecar.cli import main
+from sidecar.settings_load import keys
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in os.environ:
+        if name.startswith("OOMGUARD"):
+            monkeypatch.delenv(name)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "COMMAND"),
+        (["fly"], "fly"),
+        (["sidecar", "--colour", "red"], "--colour"),
+        (["sidecar", "--dir"], "--dir"),
+        (["sidecar", "--sight", "xray"], "sight"),
+        (["sidecar", "--config", "/absent.toml"], "/absent.toml"),
+        (["doctor", "--listen", "x"], "HOST:PORT"),
+        (["check"], "FILE"),
+        (["check", "/absent.toml"], "/absent.toml"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_status_2(words: list[str], said: str, capsys: Capture) -> None:
+    """Every mistake on the command line is named in one line."""
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_check_says_that_a_file_is_good(tmp_path: Path, capsys: Capture) -> None:
+    """A good file is status 0."""
+    file = tmp_path / "oomguard.toml"
+    file.write_text('name = "vllm"\n[health]\nperiod_seconds = 5\n')
+    assert main(["check", str(file)]) == 0
+    assert "good" in capsys.readouterr().out
+
+
+def test_help_lists_every_setting_with_its_meaning(capsys: Capture) -> None:
+    """The help of the daemon has a flag, a sentence and the default for each setting."""
+    assert main(["sidecar", "--help"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    for key in keys():
+        assert key.flag in text
+    assert "Consecutive failures after which the plain rule fails the model." in text
+    assert "[0.0.0.0:9475]" in text
+
+
+def findings(capsys: Capture, *flags: str) -> tuple[int, dict[str, dict[str, str]]]:
+    """Run the doctor; give its status and its findings by subject."""
+    status = main(["doctor", "--json", *flags])
+    return status, {one["subject"]: one for one in json.loads(capsys.readouterr().out)["findings"]}
+
+
+def test_doctor_in_a_good_place(tmp_path: Path, capsys: Capture) -> None:
+    """With a writable directory and a free port nothing is missing, and every subject has a grade and a sentence."""
+    status, found = findings(capsys, "--dir", str(tmp_path), "--listen", "127.0.0.1:0")
+    assert status == 0
+    assert {"packages", "directory", "record", "hand-over", "port"} <= {
+        subject for subject, one in found.items() if one["grade"] == "ok"
+    }
+    assert all(one["text"] for one in found.values())
+    assert all(one["advice"] for one in found.values() if one["grade"] != "ok")
+    assert {path.name for path in tmp_path.iterdir()} == set()
+
+
+def test_doctor_names_what_is_missing(tmp_path: Path, capsys: Capture) -> None:
+    """A missing directory and a taken port are told with what to do, and the status is 1."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        status, found = findings(capsys, "--dir", str(tmp_path / "absent"), "--listen", listen)
+    assert status == 1
+    assert found["directory"]["grade"] == "missing"
+    assert "emptyDir" in found["directory"]["advice"]
+    assert found["port"]["grade"] == "limited"
+
+
+def test_doctor_tells_a_stale_socket_from_a_strange_file(tmp_path: Path, capsys: Capture) -> None:
+    """A socket that nobody listens on is replaced by the daemon; another kind of file is in the way."""
+    path = tmp_path / "link.sock"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
+        server.bind(str(path))
+    assert "left over" in findings(capsys, "--dir", str(tmp_path))[1]["hand-over"]["text"]
+    path.unlink()
+    path.write_text("")
+    assert findings(capsys, "--dir", str(tmp_path))[1]["hand-over"]["grade"] == "missing"
+
+
+def test_doctor_says_that_a_damaged_record_is_moved_aside(tmp_path: Path, capsys: Capture) -> None:
+    """Garbage in place of the record is limited, not fatal."""
+    (tmp_path / "record.sqlite").write_bytes(b"garbage " * 1000)
+    assert findings(capsys, "--dir", str(tmp_path))[1]["record"]["grade"] == "limited"
+
+
+def test_doctor_for_people(tmp_path: Path, capsys: Capture) -> None:
+    """The text has one line a finding, advice below it."""
+    main(["doctor", "--dir", str(tmp_path / "absent")])
+    lines = capsys.readouterr().out.splitlines()
+    row = next(number for number, line in enumerate(lines) if line.startswith("missing  directory"))
+    assert lines[row + 1].strip().startswith("-> ")
