@@ -1,0 +1,1 @@
+"""`oomguard explain`: why did it die, from the files people already have. Parsers are pure; `reading` does the IO."""

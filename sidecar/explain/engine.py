@@ -1,0 +1,127 @@
+"""One input's lines in, its signs out: unwraps, joins what a terminal wrapped, and asks every parser."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from sidecar.explain.cgroup_files import CgroupFilesParser
+from sidecar.explain.formats import kind_of
+from sidecar.explain.gunicorn import GunicornParser
+from sidecar.explain.kernel import KernelParser
+from sidecar.explain.messages import ALL
+from sidecar.explain.patterns import MessageParser
+from sidecar.explain.probes import ProbeParser
+from sidecar.explain.status import StatusParser
+from sidecar.explain.unwrap import Unwrapper
+from sidecar.explain.values import InputNote, Line, Sign
+from sidecar.explain.xid import XidParser
+
+_ANSI: Final = re.compile(r"\x1b\[[0-9;]{0,16}[A-Za-z]")
+_WRAP: Final = 79
+"""A line this long may have been cut by a terminal."""
+_SHOWN: Final = 200  # numbers of used lines that are kept
+_PROGRESS: Final = re.compile(r"^[^\r]*\r(?=[^\r])")
+
+
+class InputParser:
+    """Everything that one file says. Feed it physical lines in order, then take `finish`."""
+
+    def __init__(self, file: str) -> None:
+        self.note = InputNote(file=file)
+        self._formats: dict[str, int] = {}
+        self._unwrap = Unwrapper(file, self._formats)
+        self._kernel = KernelParser(file)
+        self._messages = MessageParser(ALL)
+        self._xids, self._probes, self._gunicorn = XidParser(), ProbeParser(), GunicornParser()
+        self._status, self._counters = StatusParser(), CgroupFilesParser()
+        self._used: list[int] = []
+        self._held: Line | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Tell whether the next line matters whatever it says."""
+        parsers = (self._kernel, self._messages, self._xids, self._status, self._counters)
+        return self._held is not None or any(one.busy for one in parsers)
+
+    def feed(self, number: int, text: str) -> None:
+        """Take one physical line without its newline."""
+        if "\x1b" in text:
+            text = _ANSI.sub("", text)
+        if "\r" in text:
+            text = text.rstrip("\r").rpartition("\r")[2]
+        for line in self._unwrap.lines(number, text):
+            self._join(line)
+
+    def finish(self) -> tuple[list[Sign], InputNote]:
+        """Give the signs in the order of their lines, and what was read."""
+        for line in self._unwrap.rest():
+            self._join(line)
+        if self._held is not None:
+            self._judge(self._held)
+            self._held = None
+        found: Iterable[Sign] = (
+            *self._kernel.finish(),
+            *self._messages.finish(),
+            *self._xids.finish(),
+            *self._probes.finish(),
+            *self._gunicorn.finish(),
+            *self._status.finish(),
+            *self._counters.finish(),
+        )
+        signs = sorted(found, key=lambda sign: sign.line)
+        self.note.formats = tuple(self._formats)
+        self.note.used = tuple(dict.fromkeys(self._used))[:_SHOWN]
+        self.note.fields = self._counters.readings()
+        return signs, self.note
+
+    def _join(self, line: Line) -> None:
+        """Put a line that a terminal wrapped back together: a long or empty one with a prefix, then one without."""
+        held, self._held = self._held, None
+        if held is not None:
+            if self._goes_on(held, line):
+                joined = replace(held, text=held.text + line.text, whole=held.whole + line.whole)
+                if _is_cut(joined, last=line):
+                    self._held = joined
+                else:
+                    self._judge(joined)
+                return
+            self._judge(held)
+        if _is_cut(line, last=line):
+            self._held = line
+        else:
+            self._judge(line)
+
+    def _goes_on(self, held: Line, line: Line) -> bool:
+        plain = line.stamp is None and line.program is None and line.kernel is None
+        starts = line.whole[:1]
+        return plain and starts not in ("", " ", "\t", "[", "{", "<") and (not held.text.strip() or _reads_on(held.text, line.text))
+
+    def _judge(self, line: Line) -> None:
+        kind = kind_of(line)
+        if kind is not None:
+            self._formats.setdefault(kind, line.number)
+        used = self._kernel.feed(line)
+        if not used:
+            used = self._gunicorn.feed(line) or self._probes.feed(line) or self._xids.feed(line)
+            if not used:
+                used = self._messages.feed(line)
+        if line.stamp is None or line.number == 1:
+            used = self._status.feed(line) or used
+            used = self._counters.feed(line) or used
+        if used and len(self._used) < _SHOWN:
+            self._used.append(line.number)
+
+
+def _is_cut(line: Line, *, last: Line) -> bool:
+    prefixed = line.stamp is not None and line.kernel is not None
+    return prefixed and (len(last.whole) >= _WRAP or not line.text.strip())
+
+
+def _reads_on(before: str, after: str) -> bool:
+    """Tell a torn word from a new sentence: the kernel's lines that are long are lists of paths and numbers."""
+    return before.startswith(("Task in ", "Memory cgroup stats", "oom-kill:", "Memory cgroup out", "Tasks in ")) and not re.match(
+        r"[A-Z][a-z]+ |\w+ invoked|oom|Kill", after
+    )

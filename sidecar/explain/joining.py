@@ -1,0 +1,174 @@
+"""Which signs tell of the same incident. Cause before consequence; whose ids differ, or who stand far apart, never join.
+
+A cause explains the ends that can follow from it. Two causes join where they are two views of one (a kernel report and
+a runtime's flag), or where the later can follow from the earlier (a server out of GPU memory fails its probe).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sidecar.explain.values import Role, Sign
+from sidecar.verdict.values import Confidence, EndClass
+
+HORIZON_SECONDS: Final = 900.0
+"""A cause and its last consequence: a grace period, a crash loop's back-off, a probe's patience."""
+SAME_FAILURE_SECONDS: Final = 60.0
+NEAR_LINES: Final = 400
+"""Without times, signs of different parsers join only this near to one another."""
+
+ALLOCATION: Final = (EndClass.GPU_ALLOCATION_FAILURE, EndClass.HOST_ALLOCATION_FAILURE, EndClass.SHM_EXHAUSTED)
+_OOM: Final = (EndClass.CGROUP_OOM, EndClass.GLOBAL_OOM)
+_KILLING: Final = (
+    *_OOM,
+    EndClass.USERSPACE_OOM,
+    EndClass.HEALTH_CHECK,
+    EndClass.EVICTION,
+    EndClass.DELETION,
+)
+_KEY_KINDS: Final = ("container:", "pod:", "unit:", "name:")
+_ABRT, _KILL, _TERM, _BUS = 6, 9, 15, 7
+
+
+def joins(group: list[Sign], sign: Sign) -> bool:
+    """Tell whether a sign belongs to an incident that others tell of."""
+    if any(_differ(one, sign) for one in group) or not any(_near(one, sign) for one in group):
+        return False
+    causes = [one for one in group if one.role is Role.CAUSE]
+    if sign.role is Role.CAUSE:
+        if causes:
+            return any(_same_cause(one, sign) or _follows(one, sign) for one in causes)
+        return all(_explains(sign, one) for one in group)
+    if causes:
+        return any(_explains(one, sign) for one in causes)
+    return any(_same_end(one, sign) for one in group)
+
+
+def _differ(one: Sign, other: Sign) -> bool:
+    """Tell whether two signs name different containers, pods or units."""
+    for kind in _KEY_KINDS:
+        mine = {key for key in one.keys if key.startswith(kind)}
+        theirs = {key for key in other.keys if key.startswith(kind)}
+        if mine and theirs and not mine & theirs:
+            return True
+    return False
+
+
+def _near(one: Sign, other: Sign) -> bool:
+    if one.keys & other.keys and one.file != other.file:
+        return _apart(one, other) in (None, 0.0) or (_apart(one, other) or 0.0) <= HORIZON_SECONDS
+    apart = _apart(one, other)
+    if apart is not None:
+        return apart <= HORIZON_SECONDS
+    return one.file != other.file or abs(one.line - other.line) <= NEAR_LINES
+
+
+def _apart(one: Sign, other: Sign) -> float | None:
+    return None if one.stamp is None else one.stamp.apart(other.stamp)
+
+
+def _same_cause(one: Sign, other: Sign) -> bool:
+    """Tell whether two causes are one: told twice, or by two witnesses."""
+    if one.source == other.source == "kernel log":
+        return bool(other.fields.get("no_killable_processes")) and not other.pids
+    if one.end_class in ALLOCATION and other.end_class in ALLOCATION:
+        return _same_allocation(one, other)
+    if one.subject == other.subject:
+        return _same_subject(one, other)
+    kernel = "kernel" in (one.subject, other.subject)
+    if kernel and {one.end_class, other.end_class} & set(_OOM) and EndClass.USERSPACE_OOM in (one.end_class, other.end_class):
+        return bool(one.pids & other.pids)
+    return one.end_class in _OOM and other.end_class in _OOM and one.source != other.source
+
+
+def _same_subject(one: Sign, other: Sign) -> bool:
+    if one.pids and other.pids and not one.pids & other.pids and one.subject != "systemd-oomd":
+        return False
+    apart = _apart(one, other)
+    return one.end_class is other.end_class and (apart is None or apart <= HORIZON_SECONDS)
+
+
+def _same_allocation(one: Sign, other: Sign) -> bool:
+    """Repeats, and the same failure as several layers word it. Without times, another size is another failure."""
+    apart = _apart(one, other)
+    if apart is not None:
+        return one.end_class is other.end_class and apart <= SAME_FAILURE_SECONDS
+    sizes = (one.fields.get("requested_bytes"), other.fields.get("requested_bytes"))
+    if one.subject == other.subject:
+        return one.end_class is other.end_class and sizes[0] == sizes[1]
+    return one.file == other.file and (None in sizes or sizes[0] == sizes[1])
+
+
+def _follows(cause: Sign, later: Sign) -> bool:
+    """Tell whether the later cause can be a consequence of the earlier one."""
+    if later.file == cause.file and later.line < cause.line:
+        return False
+    if cause.end_class in ALLOCATION or cause.end_class is EndClass.DEVICE_RESET:
+        fallen = (EndClass.HEALTH_CHECK, EndClass.APPLICATION_EXIT)
+        gpu = cause.end_class is EndClass.DEVICE_RESET and later.end_class is EndClass.GPU_ALLOCATION_FAILURE
+        return later.end_class in fallen or gpu
+    return cause.subject == "ambiguous" and later.end_class in ALLOCATION
+
+
+def _explains(cause: Sign, end: Sign) -> bool:
+    """Tell whether an end, or a consequence, can follow from a cause."""
+    kind, number = cause.end_class, end.fields.get("signal_number")
+    if end.end_class is EndClass.CGROUP_OOM:
+        return kind in (*_OOM, EndClass.USERSPACE_OOM)
+    if end.end_class is EndClass.EVICTION:
+        return kind is EndClass.EVICTION
+    if end.role is Role.CONSEQUENCE:
+        return True
+    if number == _KILL or end.subject == "state" and number is None and end.end_class is EndClass.UNKNOWN:
+        return kind in _KILLING
+    if number == _TERM:
+        return kind in (EndClass.USERSPACE_OOM, EndClass.HEALTH_CHECK, EndClass.EVICTION, EndClass.DELETION)
+    if number == _BUS:
+        return kind is EndClass.SHM_EXHAUSTED
+    if number is not None:
+        return kind in (*ALLOCATION, EndClass.DEVICE_RESET, EndClass.APPLICATION_EXIT) or cause.subject == "watchdog"
+    return kind is not EndClass.UNKNOWN or cause.subject == "ambiguous"
+
+
+def _same_end(one: Sign, other: Sign) -> bool:
+    """Tell whether two ends are one: by the same signal or code, told twice."""
+    if other.role is Role.CONSEQUENCE:
+        return True
+    apart = _apart(one, other)
+    if one.subject == other.subject == "state":
+        return apart in (None, 0.0) and one.end_class is other.end_class and one.fields.get("container") == other.fields.get("container")
+    numbers = (one.fields.get("signal_number"), other.fields.get("signal_number"))
+    codes = (one.fields.get("exit_code"), other.fields.get("exit_code"))
+    if None not in numbers:
+        return numbers[0] == numbers[1]
+    if None not in codes:
+        return codes[0] == codes[1]
+    return one.end_class is other.end_class or EndClass.UNKNOWN in (one.end_class, other.end_class)
+
+
+_RANKS: Final = {
+    EndClass.DEVICE_RESET: 0,
+    EndClass.USERSPACE_OOM: 2,
+    EndClass.GLOBAL_OOM: 2,
+    EndClass.CGROUP_OOM: 3,
+    EndClass.EVICTION: 3,
+    EndClass.GPU_ALLOCATION_FAILURE: 4,
+    EndClass.HOST_ALLOCATION_FAILURE: 4,
+    EndClass.SHM_EXHAUSTED: 4,
+    EndClass.APPLICATION_EXIT: 4,
+    EndClass.HEALTH_CHECK: 5,
+    EndClass.DELETION: 6,
+}
+
+
+def rank(sign: Sign) -> int:
+    """Order the signs of one incident: the lowest names the class. A guess never beats a statement."""
+    if sign.role is Role.CONSEQUENCE:
+        return 12
+    if sign.subject == "kernel" and sign.end_class is not EndClass.UNKNOWN:
+        return 1
+    if sign.role is Role.END and sign.end_class not in (EndClass.CGROUP_OOM, EndClass.EVICTION):
+        return {EndClass.SHM_EXHAUSTED: 7, EndClass.CRASH_SIGNAL: 7, EndClass.APPLICATION_EXIT: 8}.get(sign.end_class, 10)
+    if sign.end_class is EndClass.CGROUP_OOM and sign.confidence is Confidence.LOW:
+        return 6
+    return _RANKS.get(sign.end_class, 9)

@@ -1,0 +1,19 @@
+"""The tables of messages, one module a kind. Order matters within the whole: harmless words first."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sidecar.explain.messages import containers, crashes, gpu, gpu_frameworks, harmless, host, killers, systemd
+from sidecar.explain.patterns import Pattern
+
+ALL: Final[tuple[Pattern, ...]] = (
+    *harmless.PATTERNS,
+    *killers.PATTERNS,
+    *host.PATTERNS,
+    *gpu.PATTERNS,
+    *gpu_frameworks.PATTERNS,
+    *containers.PATTERNS,
+    *systemd.PATTERNS,
+    *crashes.PATTERNS,
+)

@@ -1,0 +1,115 @@
+"""Container runtimes and schedulers, as single lines: OOM events, evictions, deletions, ECS, batch systems."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from sidecar.explain.patterns import Pattern
+from sidecar.explain.sizes import ONE, size
+from sidecar.explain.values import Field, Role
+from sidecar.verdict.values import Confidence, EndClass
+
+_CGROUP: Final = EndClass.CGROUP_OOM
+_KERNEL_LOG: Final = ("the kernel log of the node at that moment",)
+_ATTRIBUTES: Final = re.compile(r"(io\.kubernetes\.[\w.]{1,60}|[\w.]{0,80}restartCount|exitCode|image|name)=([^,)\s]{1,256})")
+
+
+def _attribute(text: str, ending: str) -> str | None:
+    return next((value for name, value in _ATTRIBUTES.findall(text) if name.endswith(ending)), None)
+
+
+def _docker_oom(text: str, found: re.Match[str]) -> dict[str, Field]:
+    container, pod = found[1] or found[2], _attribute(text, "pod.uid")
+    restarts = _attribute(text, "restartCount")
+    return {
+        "event": "container oom",
+        "container_id": container,
+        "pod_uid": pod,
+        "container_name": _attribute(text, "container.name"),
+        "restart_count": int(restarts) if restarts and restarts.isdigit() else None,
+        "keys": [f"container:{container}", *([f"pod:{pod}"] if pod else [])],
+    }
+
+
+def _task_oom(text: str, _found: re.Match[str]) -> dict[str, Field]:
+    container = re.search(r"container[_-]?id\\?[\"=: ]{1,4}\\?\"?([0-9a-f]{12,64})", text)
+    space = re.search(r"\b(?:ns|namespace)=(\S{1,64})", text)
+    return {
+        "event": "TaskOOM",
+        "topic": "/tasks/oom",
+        "namespace": None if space is None else space[1],
+        "container_id": None if container is None else container[1],
+        "kill_confirmed": False,
+        "keys": [] if container is None else [f"container:{container[1]}"],
+    }
+
+
+def _eviction(text: str, _found: re.Match[str]) -> dict[str, Field]:
+    resource = re.search(r"low on resource: ([\w.-]{1,64})", text)
+    name = None if resource is None else resource[1].rstrip(".")
+    using = re.search(rf"[Cc]ontainer (\S{{1,253}}) was using ({ONE})", text)
+    request = re.search(rf"(?:exceeds its request of|request is) ({ONE}|\d+)", text)
+    threshold = re.search(rf"Threshold quantity: ({ONE}|\d+)", text)
+    available = re.search(rf"available: ({ONE}|\d+)", text)
+    return {
+        "resource": name,
+        "not_memory": None if name is None else name != "memory",
+        "container": None if using is None else using[1],
+        "usage_bytes": None if using is None else size(using[2]),
+        "request_bytes": None if request is None else _quantity(request[1]),
+        "threshold_bytes": None if threshold is None else _quantity(threshold[1]),
+        "available_bytes": None if available is None else _quantity(available[1]),
+    }
+
+
+def _quantity(text: str) -> int | None:
+    return int(text) if text.isdigit() else size(text)
+
+
+def _system_oom(_text: str, found: re.Match[str]) -> dict[str, Field]:
+    return {"comm": found[1], "victim_pid": int(found[2]), "pids": [int(found[2])]}
+
+
+def _stopping(_text: str, found: re.Match[str]) -> dict[str, Field]:
+    return {"container": found[1]}
+
+
+def _row(subject: str, words: tuple[str, ...], start: str, summary: str, **more: object) -> Pattern:
+    given: dict[str, object] = {"end_class": _CGROUP, "source": "container events", **more}
+    return Pattern(subject=subject, words=words, start=re.compile(start), summary=summary, **given)  # type: ignore[arg-type]
+
+
+PATTERNS: Final = (
+    _row("ecs", ("container killed due to memory",), r"OutOfMemoryError: Container killed due to memory usage",
+         "ECS says that the container's memory limit was hit and a process in it killed", confidence=Confidence.MEDIUM,
+         read=lambda _text, _found: {"reason": "OutOfMemoryError: Container killed due to memory usage"},
+         missing=_KERNEL_LOG),
+    _row("docker_oom", ("container oom", '"oom"'),
+         r'\bcontainer oom ([0-9a-f]{12,64})|"(?:status|Action)":\s?"oom".{0,400}?"(?:id|ID)":\s?"([0-9a-f]{12,64})"',
+         "the kernel killed a process inside the container for its memory limit; the container may live on",
+         read=_docker_oom, missing=("whether the main process was the victim (a die event, or the exit code)",)),
+    _row("task_oom", ("/tasks/oom", "taskoom"), r"topic=\"?/tasks/oom|TaskOOM\b",
+         "the runtime saw an out of memory event in a container's cgroup; it does not say that a process was killed",
+         read=_task_oom, confidence=Confidence.LOW,
+         missing=("which process was killed, if any: the kernel log, or memory.events of the container",)),
+    _row("slurm", ("oom-kill event", "oom killed"), r"[Dd]etected \d+ oom[-_]kill event|have been OOM Killed",
+         "the batch job's cgroup hit its memory limit", missing=_KERNEL_LOG),
+    _row("system_oom", ("system oom encountered",), r"System OOM encountered, victim process: (.{1,64}?), pid: (\d{1,10})",
+         "the node was out of memory and the kernel killed a process", end_class=EndClass.GLOBAL_OOM, read=_system_oom),
+    _row("oomkilled_table", ("oomkilled",), r"^\S{1,253}\s+\d+/\d+\s+(?:Init:)?OOMKilled\b",
+         "the pod list says that a container was killed at its memory limit", confidence=Confidence.MEDIUM,
+         missing=_KERNEL_LOG),
+    _row("eviction", ("low on resource", "evicted", "eviction manager", "emptydir volume", "ephemeral local storage"),
+         r"node was low on resource: |eviction manager: (?:pod )?\S+ (?:is )?evicted|Usage of EmptyDir volume \S+ exceeds the limit"
+         r"|[Ee]phemeral local storage usage exceeds|\bTaintManagerEviction\b|[Rr]eason:\s+\"?(?:Evicted|Preempt\w*)\b",
+         "the node evicted the pod", end_class=EndClass.EVICTION, read=_eviction, after=2),
+    _row("stopping", ("stopping container",), r"\bKilling\b.{0,200}?Stopping container (\S{1,253})",
+         "the pod was being deleted or replaced: its containers were told to stop", end_class=EndClass.DELETION,
+         read=_stopping, confidence=Confidence.MEDIUM,
+         missing=("who deleted the pod: audit log, rollout status, events of its owner",)),
+    _row("ecs_health", ("health checks",), r"[Tt]ask failed (?:ELB|container) health checks",
+         "ECS stopped the task because its health checks failed", end_class=EndClass.HEALTH_CHECK),
+    _row("ecs_scaling", ("scaling activity",), r"Scaling activity initiated by",
+         "the service was scaled in", end_class=EndClass.DELETION, role=Role.CAUSE),
+)

@@ -1,0 +1,141 @@
+"""What a recognisable message is: a table row. The rows stand in the modules of `messages`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from sidecar.explain.values import Evidence, Field, Line, Role, Sign
+from sidecar.verdict.values import Confidence, EndClass
+
+Read = Callable[[str, re.Match[str]], dict[str, Field]]
+LONGEST_LINE: Final = 16_384
+"""Characters of a line that are looked at. Longer ones are cut in the middle: the two ends say what it is."""
+
+
+def nothing(_text: str, _found: re.Match[str]) -> dict[str, Field]:
+    """Read no fields."""
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pattern:
+    """One message. `words`: lower case, one of them is in every line that `start` matches; a cheap gate.
+
+    `after`: how many following lines may hold the rest of the message. `read` gets the whole window. The fields
+    `end_class`, `confidence` and `role` that it gives replace the row's own.
+    """
+
+    subject: str
+    end_class: EndClass
+    words: tuple[str, ...]
+    start: re.Pattern[str]
+    summary: str
+    read: Read = nothing
+    after: int = 0
+    role: Role = Role.CAUSE
+    confidence: Confidence = Confidence.HIGH
+    unless: re.Pattern[str] | None = None
+    missing: tuple[str, ...] = ()
+    source: str = "server log"
+
+
+@dataclass(slots=True)
+class Window:
+    """A message whose rest may still come."""
+
+    pattern: Pattern
+    first: Line
+    found: re.Match[str]
+    texts: list[str]
+    left: int
+
+    def sign(self) -> Sign | None:
+        """Make the sign of it. None where the fields say that it is none."""
+        text = " ".join(part.strip() for part in self.texts)
+        fields = self.pattern.read(text, self.found)
+        role = Role(str(fields.pop("role", self.pattern.role)))
+        summary = str(fields.pop("summary", self.pattern.summary))
+        pids = fields.pop("pids", None)
+        keys = fields.pop("keys", None)
+        return Sign(
+            role=role,
+            source=self.pattern.source,
+            file=self.first.file,
+            line=self.first.number,
+            end_class=EndClass(str(fields.pop("end_class", self.pattern.end_class))),
+            confidence=Confidence(str(fields.pop("confidence", self.pattern.confidence))),
+            subject=self.pattern.subject,
+            summary=summary,
+            stamp=self.first.stamp,
+            keys=frozenset(str(one) for one in keys) if isinstance(keys, list) else frozenset(),
+            pids=frozenset(one for one in pids if isinstance(one, int)) if isinstance(pids, list) else frozenset(),
+            fields=fields,
+            evidence=(Evidence(supports=True, text=quote(self.first.text), file=self.first.file, line=self.first.number),),
+            missing=self.pattern.missing,
+        )
+
+
+def quote(text: str) -> str:
+    """Shorten a line for showing."""
+    words = " ".join(text.split())
+    return words if len(words) <= 240 else f"{words[:200]} ... {words[-30:]}"  # noqa: PLR2004 - about three lines
+
+
+class MessageParser:
+    """Matches lines against a table of patterns, first match first, and gathers the lines that belong to a match."""
+
+    def __init__(self, patterns: tuple[Pattern, ...]) -> None:
+        self._patterns = patterns
+        self._open: list[Window] = []
+        self._signs: list[Sign] = []
+
+    @property
+    def busy(self) -> bool:
+        """Tell whether the next line may belong to a message that began before."""
+        return bool(self._open)
+
+    def feed(self, line: Line) -> bool:
+        """Take one line; tell whether it said something."""
+        text = line.text if len(line.text) <= LONGEST_LINE else line.text[: LONGEST_LINE // 2] + line.text[-LONGEST_LINE // 2 :]
+        lowered = text.lower()
+        match = next((hit for one in self._patterns if (hit := _try(one, text, lowered)) is not None), None)
+        used = match is not None or bool(self._open)
+        self._grow(text, match)
+        if match is not None and not any(window.pattern.subject == match[0].subject for window in self._open):
+            self._open.append(Window(match[0], line, match[1], [text], match[0].after))
+            self._close(lambda window: window.left <= 0)
+        return used
+
+    def finish(self) -> list[Sign]:
+        """Give the signs, in the order of their first lines."""
+        self._close(lambda _window: True)
+        signs, self._signs = sorted(self._signs, key=lambda sign: sign.line), []
+        return signs
+
+    def _grow(self, text: str, match: tuple[Pattern, re.Match[str]] | None) -> None:
+        """Give the line to the open windows; another subject's message ends them."""
+        if match is not None:
+            self._close(lambda window: window.pattern.subject != match[0].subject)
+        for window in self._open:
+            window.texts.append(text)
+            window.left -= 1
+        self._close(lambda window: window.left <= 0) if match is None else None
+
+    def _close(self, over: Callable[[Window], bool]) -> None:
+        for window in [one for one in self._open if over(one)]:
+            self._open.remove(window)
+            sign = window.sign()
+            if sign is not None:
+                self._signs.append(sign)
+
+
+def _try(pattern: Pattern, text: str, lowered: str) -> tuple[Pattern, re.Match[str]] | None:
+    if not any(word in lowered for word in pattern.words):
+        return None
+    found = pattern.start.search(text)
+    if found is None or (pattern.unless is not None and pattern.unless.search(text)):
+        return None
+    return pattern, found

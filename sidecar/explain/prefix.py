@@ -1,0 +1,187 @@
+"""What loggers put before a message: time, host, program, level. Taken off one after another, whichever stand there.
+
+Only the message is judged, but "kernel" before it, and the time, say much about it. Month names may be in any language,
+brackets may be lost, and a time may be a torn pid: what cannot be read is passed over, never guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Final
+
+from sidecar.explain.values import Clock, Line, Stamp
+
+_MONTHS: Final = {
+    name: number
+    for number, names in enumerate(
+        (
+            ("jan", "янв", "ene", "janv", "gen", "1月"),
+            ("feb", "фев", "févr", "fév", "2月"),
+            ("mar", "мар", "mär", "mars", "mrz", "maa", "3月"),
+            ("apr", "апр", "avr", "avril", "abr", "4月"),
+            ("may", "мая", "май", "mai", "mei", "maj", "mag", "5月"),
+            ("jun", "июн", "juin", "giu", "6月"),
+            ("jul", "июл", "juil", "lug", "7月"),
+            ("aug", "авг", "août", "ago", "8月"),
+            ("sep", "сен", "sept", "set", "9月"),
+            ("oct", "окт", "okt", "out", "ott", "10月"),
+            ("nov", "ноя", "11月"),
+            ("dec", "дек", "déc", "dez", "dic", "12月"),
+        ),
+        1,
+    )
+    for name in names
+}
+_TIME: Final = r"(\d{1,2}):(\d{2}):(\d{2})(?:[.,](\d{1,9}))?"
+_BOOT: Final = re.compile(r"\[?\s{0,12}(\d{1,9}\.\d{6})\](?:\[\s*([TC]\d{1,8})\])?\s?")
+_CTIME: Final = re.compile(rf"\[\s?(\S{{1,12}}\s+)?(\S{{1,12}})\s+(\d{{1,2}})\s+{_TIME}\s+(\d{{4}})\]\s?")
+_SYSLOG: Final = re.compile(rf"([^\W\d_]{{2,12}}\.?|\d{{1,2}}月)\s+(\d{{1,2}})\s+{_TIME}\s+(?=\S)")
+_HOST_PROGRAM: Final = re.compile(r"(?:(\S{1,128})\s+)?([\w.@/()-]{1,64}?)(?:\[(\d{1,10})\])?:(?:\s|$)")
+_ISO: Final = re.compile(
+    rf"[\[(]?(\d{{4}})[-/](\d{{2}})[-/](\d{{2}})[T ]{_TIME}\s?(Z|[+-]\d{{2}}:?\d{{2}})?[\])]?(?::(?=\s)|\s|$)"
+)
+_KMSG: Final = re.compile(r"(\d{1,4}),(\d{1,20}),(\d{1,20}),[^;\s]{1,64};")
+_LEVEL: Final = re.compile(r"<\d{1,3}>")
+_COMPOSE: Final = re.compile(r"[\w.-]{1,64}\s*\| ")
+_CRI: Final = re.compile(r"std(?:out|err) [FP] ")
+_GUNICORN: Final = re.compile(rf"\[(\d{{4}})-(\d{{2}})-(\d{{2}}) {_TIME} ([+-]\d{{4}})\] ")
+_AGE: Final = re.compile(r"\d{1,9}\.\d{6}$")
+_FACILITY_SHIFT: Final = 3
+_PRINTK: Final = ("kernel", "klogd")
+
+
+@dataclass(slots=True)
+class _Parts:
+    """What was found before the message so far."""
+
+    stamp: Stamp | None = None
+    program: str | None = None
+    pid: int | None = None
+    host: str = ""
+    caller: str = ""
+    kernel: bool | None = None
+
+
+def line_of(file: str, number: int, whole: str) -> Line:
+    """Take the prefix off one line. Total: a line without any is its own message."""
+    parts = _Parts()
+    text = _strip(whole, parts)
+    return Line(
+        file=file,
+        number=number,
+        text=text,
+        whole=whole,
+        stamp=parts.stamp,
+        program=parts.program,
+        pid=parts.pid,
+        caller=f"{parts.host} {parts.caller}".strip(),
+        kernel=parts.kernel,
+    )
+
+
+def _strip(text: str, parts: _Parts) -> str:
+    for _ in range(6):
+        shorter = _strip_once(text, parts)
+        if shorter is text:
+            break
+        text = shorter
+    return text
+
+
+def _strip_once(text: str, parts: _Parts) -> str:
+    """Take one thing off, or give the very same text."""
+    first = text[:1]
+    if first == "<" and (found := _LEVEL.match(text)):
+        return text[found.end() :]
+    if (first in "[ " or first.isdigit()) and (found := _BOOT.match(text)):
+        return _boot(text, found, parts)
+    if first.isdigit() and (found := _KMSG.match(text)):
+        parts.stamp = Stamp(f"{int(found[3]) / 1e6:.6f}", Clock.BOOT, int(found[3]) / 1e6)
+        parts.kernel = int(found[1]) >> _FACILITY_SHIFT == 0
+        return text[found.end() :]
+    if first == "[" and (found := _CTIME.match(text)):
+        parts.stamp = _dated((found[8], found[2], found[3]), found.group(4, 5, 6, 7), found[0]) or parts.stamp
+        return text[found.end() :]
+    if (first in "[(" or first.isdigit()) and (found := _ISO.match(text)):
+        parts.stamp = _iso(found) or parts.stamp
+        return _program(text, found.end(), parts)
+    if first.isalpha() or first.isdigit():
+        return _by_word(text, parts)
+    return text
+
+
+def _by_word(text: str, parts: _Parts) -> str:
+    if parts.stamp is None and (found := _SYSLOG.match(text)):
+        parts.stamp = _dated((None, found[1], found[2]), found.group(3, 4, 5, 6), found[0])
+        return _program(text, found.end(), parts)
+    if found := _CRI.match(text):
+        return text[found.end() :]
+    if found := _COMPOSE.match(text):
+        return text[found.end() :]
+    return text
+
+
+def _boot(text: str, found: re.Match[str], parts: _Parts) -> str:
+    # Behind a syslog date the kernel's own clock is the finer one.
+    parts.stamp = Stamp(found[1], Clock.BOOT, float(found[1]))
+    parts.caller = found[2] or parts.caller
+    parts.kernel = True if parts.kernel is None else parts.kernel
+    return text[found.end() :]
+
+
+def _program(text: str, at: int, parts: _Parts) -> str:
+    """Read "host program[pid]:" behind a date, where it stands there."""
+    found = _HOST_PROGRAM.match(text, at)
+    if found is None:
+        return text[at:]
+    if found[1] is None and found[2] not in _PRINTK and found[3] is None:
+        return text[at:]  # "ERROR:" and its like
+    parts.host, parts.program = found[1] or "", found[2]
+    parts.pid = None if found[3] is None else int(found[3])
+    parts.kernel = found[2] in _PRINTK
+    return text[found.end() :]
+
+
+def _iso(found: re.Match[str]) -> Stamp | None:
+    return _stamp(tuple(map(int, found.group(1, 2, 3))), found.group(4, 5, 6, 7), (found[0].strip("[]() :"), found[8]))
+
+
+def _dated(day: tuple[str | None, ...], clock: tuple[str | None, ...], text: str) -> Stamp | None:
+    """Make a time of year, month name and day. An unknown month leaves only a clock within the month."""
+    year, month, date = day
+    name = (month or "").rstrip(".").lower()
+    number = _MONTHS.get(name) or _MONTHS.get(name[:3])
+    words = text.strip("[] \t")
+    if number is None or year is None:
+        seconds = _seconds(clock)
+        if seconds is None:
+            return None
+        return Stamp(words, Clock.DAY, ((number or 0) * 31 + int(date or 0)) * 86400 + seconds)
+    return _stamp((int(year), number, int(date or 1)), clock, (words, None))
+
+
+def _seconds(clock: tuple[str | None, ...]) -> float | None:
+    hour, minute, second, fraction = (*clock, None)[:4]
+    whole = int(hour or 0) * 3600 + int(minute or 0) * 60 + int(second or 0)
+    return whole + float(f"0.{fraction or 0}")
+
+
+def _stamp(
+    date: tuple[int, ...], clock: tuple[str | None, ...], words: tuple[str, str | None]
+) -> Stamp | None:
+    text, zone = words
+    seconds = _seconds(clock)
+    try:
+        day = datetime(*date[:3], tzinfo=_zone(zone))
+        return Stamp(text, Clock.WALL, (day + timedelta(seconds=seconds or 0.0)).timestamp())
+    except (ValueError, OverflowError):
+        return None  # there is no such day
+
+
+def _zone(text: str | None) -> timezone:
+    if text is None or text == "Z":
+        return UTC
+    sign = -1 if text[0] == "-" else 1
+    return timezone(sign * timedelta(hours=int(text[1:3]), minutes=int(text[-2:])))

@@ -1,0 +1,200 @@
+"""Events of the kubelet about probes. Failures alone end nothing; a Killing event for a probe does, or means to."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+from sidecar.explain.patterns import quote
+from sidecar.explain.values import Evidence, Field, Line, Role, Sign
+from sidecar.verdict.values import Confidence, EndClass
+
+_FAILED: Final = re.compile(r"\b(Liveness|Readiness|Startup) probe (?:failed|errored)(?:: ?(.{0,1000}))?")
+_KILL: Final = re.compile(r"[Cc]ontainer \"?([\w.-]{1,253})\"? failed (liveness|startup) probe, will be restarted")
+_UNHEALTHY: Final = re.compile(r"pod \"?(\S+?)\"? container \"?(\S+?)\"? is unhealthy, it will be killed and re-created")
+_KILLING: Final = re.compile(r"\b[Kk]illing\s+Killing (?:container with (?:docker )?id )?(?:docker://)?([0-9a-f]{12,64})\b")
+_CREATED: Final = re.compile(r"\b[Cc]reated\s+Created (?:container )?with (?:docker )?id\b")
+_COUNT: Final = re.compile(r"\(x(\d{1,9}) over ([\w.]{1,20})\)")
+_CONTAINER: Final = re.compile(r"spec\.containers\{([\w.-]{1,253})\}")
+_OBJECT: Final = re.compile(r"\bpods?/([\w.-]{1,253})")
+_DOCKER_HEALTH: Final = re.compile(r"container health_status: unhealthy ([0-9a-f]{12,64})")
+_JSON_COUNT: Final = re.compile(r'"[Cc]ount":\s?(\d{1,9})')
+_SOURCE: Final = re.compile(r'"(?:EventSource|reportingComponent|component)":\s?"([^"]{1,80})"')
+_REASON: Final = re.compile(r'"[Rr]eason":\s?"([^"]{1,80})"')
+_TIME: Final = re.compile(r'"(?:TimeStamp|lastTimestamp|eventTime)":\s?"([^"]{1,60})"')
+_ERRORS: Final = (
+    ("connection refused", "connection refused"),
+    ("awaiting headers", "timeout awaiting headers"),
+    ("deadline exceeded", "timeout"),
+    ("timed out", "timeout"),
+    ("timeout", "timeout"),
+    ("statuscode", "bad status code"),
+    ("connection reset", "connection reset"),
+    ("no such host", "no such host"),
+    ("no route", "no route to host"),
+)
+_CADENCE: Final = 2
+
+
+@dataclass(slots=True)
+class _Probe:
+    """Failures of one kind of probe so far."""
+
+    kind: str
+    first: Line
+    count: int = 0
+    window: str | None = None
+    detail: str | None = None
+
+
+@dataclass(slots=True)
+class _State:
+    probes: dict[str, _Probe] = field(default_factory=dict)
+    signs: list[Sign] = field(default_factory=list)
+    killing: list[tuple[Line, str]] = field(default_factory=list)
+    created: list[Line] = field(default_factory=list)
+
+
+class ProbeParser:
+    """Counts failures and waits for the kill that they lead to."""
+
+    def __init__(self) -> None:
+        self._state = _State()
+
+    def feed(self, line: Line) -> bool:
+        """Take one line; tell whether it is about a probe or a kill for one."""
+        text = line.whole
+        if (found := _KILL.search(text)) is not None:
+            self._state.signs.append(self._kill(line, found[1], found[2]))
+        elif (found := _UNHEALTHY.search(text)) is not None:
+            self._state.signs.append(self._kill(line, found[2], "liveness"))
+        elif (found := _FAILED.search(text)) is not None:
+            self._fail(line, found)
+        elif (found := _KILLING.search(text)) is not None:
+            self._state.killing.append((line, found[1]))
+        elif self._state.killing and _CREATED.search(text) is not None:
+            self._state.created.append(line)
+        else:
+            return False
+        return True
+
+    def finish(self) -> list[Sign]:
+        """Give the kills as causes and what failed without a kill as context."""
+        signs = list(self._state.signs)
+        if not signs and self._state.killing and self._state.created:
+            signs.append(self._bare_kill())
+        killed = {str(sign.fields["probe"]) for sign in signs}
+        for probe in self._state.probes.values():
+            if probe.kind not in killed:
+                signs.append(_context(probe))
+        return signs
+
+    def _fail(self, line: Line, found: re.Match[str]) -> None:
+        kind = found[1].lower()
+        count = _COUNT.search(line.whole)
+        probe = self._state.probes.get(kind)
+        if probe is None:
+            probe = self._state.probes[kind] = _Probe(kind, line)
+        probe.count += int(count[1]) if count else 1
+        probe.window = count[2] if count else probe.window
+        probe.detail = (found[2] or "").strip()
+
+    def _kill(self, line: Line, container: str, kind: str) -> Sign:
+        probe = self._state.probes.get(kind)
+        detail = None if probe is None else probe.detail
+        evidence = [Evidence(True, quote(line.text), line.file, line.number)]
+        if probe is not None:
+            evidence.insert(0, Evidence(True, quote(probe.first.text), probe.first.file, probe.first.number))
+        fields: dict[str, Field] = {
+            "probe": kind,
+            "container": container,
+            "failures": None if probe is None else probe.count,
+            "error_kind": _kind_of(detail),
+            "message_empty": None if probe is None else not detail,
+            "killing_event": True,
+            "memory_related": False if _kind_of(detail) == "connection refused" else None,
+            "kill_at": None if line.stamp is None else line.stamp.text,
+            **_record(line.whole),
+        }
+        return Sign(
+            role=Role.CAUSE,
+            source="Kubernetes events",
+            file=line.file,
+            line=line.number,
+            end_class=EndClass.HEALTH_CHECK,
+            confidence=Confidence.HIGH,
+            subject="probe",
+            summary=f"the kubelet killed container {container} because its {kind} probe failed"
+            + ("" if probe is None else f" {probe.count} times")
+            + ("" if _kind_of(detail) is None else f" ({_kind_of(detail)})"),
+            stamp=line.stamp,
+            keys=frozenset({f"name:{container}"}),
+            fields=fields,
+            evidence=tuple(evidence),
+            missing=("whether the kill was carried out: an event is intent; the container's last state tells",),
+        )
+
+    def _bare_kill(self) -> Sign:
+        """Old kubelets gave no reason: killed and created again by the kubelet itself speaks for a probe, weakly."""
+        line, container_id = self._state.killing[0]
+        container = _CONTAINER.search(line.whole)
+        times = [seconds for one, _ in self._state.killing if (seconds := _seconds(one.whole)) is not None]
+        gaps = [round(later - sooner) for sooner, later in zip(times, times[1:], strict=False)]
+        fields: dict[str, Field] = {
+            "probe": "liveness",
+            "inferred": True,
+            "container": None if container is None else container[1],
+            "container_id": container_id,
+            "kill_interval_s": min(gaps, default=None) if len(times) >= _CADENCE else None,
+            "failures": None,
+        }
+        return Sign(
+            role=Role.CAUSE,
+            source="Kubernetes events",
+            file=line.file,
+            line=line.number,
+            end_class=EndClass.HEALTH_CHECK,
+            confidence=Confidence.LOW,
+            subject="probe",
+            summary="the kubelet killed the container and created it again; the event gives no reason, a probe is the usual one",
+            keys=frozenset({f"container:{container_id}"}),
+            fields=fields,
+            evidence=tuple(Evidence(True, quote(one.text), one.file, one.number) for one, _ in self._state.killing[:4]),
+            missing=("the Unhealthy events before it, or the container's probe settings",),
+        )
+
+
+def _context(probe: _Probe) -> Sign:
+    line = probe.first
+    return Sign(
+        role=Role.CONTEXT,
+        source="Kubernetes events",
+        file=line.file,
+        line=line.number,
+        end_class=EndClass.HEALTH_CHECK,
+        subject="probe",
+        summary=f"the {probe.kind} probe failed {probe.count} times, with no kill for it",
+        stamp=line.stamp,
+        fields={"probe": probe.kind, "failures": probe.count, "window": probe.window, "error_kind": _kind_of(probe.detail),
+                "killing_event": False},
+        evidence=(Evidence(True, quote(line.text), line.file, line.number),),
+    )
+
+
+def _kind_of(detail: str | None) -> str | None:
+    lowered = (detail or "").lower()
+    return next((kind for word, kind in _ERRORS if word in lowered), None)
+
+
+def _record(text: str) -> dict[str, Field]:
+    """Read the fields that an event written as JSON has beside its message."""
+    found = {"event_source": _SOURCE.search(text), "reason": _REASON.search(text), "timestamp": _TIME.search(text)}
+    fields: dict[str, Field] = {name: hit[1] for name, hit in found.items() if hit is not None}
+    count = _JSON_COUNT.search(text)
+    return {**fields, **({} if count is None else {"count": int(count[1])})}
+
+
+def _seconds(text: str) -> int | None:
+    found = re.search(r"\b(\d{2}):(\d{2}):(\d{2})\b", text)
+    return None if found is None else int(found[1]) * 3600 + int(found[2]) * 60 + int(found[3])

@@ -1,0 +1,153 @@
+"""States of containers, as `kubectl describe`, pod YAML and JSON, `docker inspect` and `podman inspect` print them.
+
+One reader for all: a state is a block of `key: value` lines below a head such as "Last State:", "lastState:" or
+"State": {. A block ends where its braces close, or, without braces, where a line is indented no deeper than its head.
+Fragments are as good as whole documents, and quotes around keys may be missing.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+from sidecar.explain.values import Line, Sign
+from sidecar.explain.status_words import Block, sign_of
+
+_PAIR: Final = re.compile(r"""^(\s*)(?:- )?["']?([A-Za-z][\w .-]{0,60}?)["']?\s*[:=]\s*(.*?)\s*,?\s*$""")
+_HEADS: Final = {
+    "state": "State",
+    "laststate": "Last State",
+    "lastterminationstate": "Last State",
+    "terminated": "terminated",
+    "lastfailureinfo": "Last State",
+}
+_POD_ROW: Final = re.compile(r"^\S{1,253}\s+\d{1,3}/\d{1,3}\s+[A-Z]\w{2,40}\s+(\d{1,9})\b")
+_LONGEST: Final = 400  # lines of one block
+_NAMES: Final = ("name", "id", "restartcount", "image", "memory", "oomscoreadj", "containerid", "podname", "uid")
+
+
+@dataclass(slots=True)
+class _Open:
+    block: Block
+    indent: int
+    braces: int | None  # depth of open braces, None for blocks that are indented
+    lines: int = 0
+    multiline: int | None = None  # indent of a folded value that is being skipped
+
+
+@dataclass(slots=True)
+class _Around:
+    """What stood before and after the blocks: names, restart counts, limits."""
+
+    seen: dict[str, str] = field(default_factory=dict)
+    container: str | None = None
+    loose: Block | None = None  # key: value lines of a state whose head is missing
+
+
+class StatusParser:
+    """Finds blocks of states and gives a sign for each that tells an end."""
+
+    def __init__(self) -> None:
+        self._open: list[_Open] = []
+        self._done: list[Block] = []
+        self._around = _Around()
+
+    @property
+    def busy(self) -> bool:
+        """Tell whether a block is open."""
+        return bool(self._open) or self._around.loose is not None
+
+    def feed(self, line: Line) -> bool:
+        """Take one line; tell whether it belongs to a state."""
+        found = _PAIR.match(line.whole)
+        for one in list(self._open):
+            self._extend(one, line, found)
+        used = bool(self._open)
+        if found is None:
+            if (row := _POD_ROW.match(line.whole)) is not None:
+                self._around.seen.setdefault("restartcount", row[1])
+            return used
+        key, value = re.sub(r"[ _-]", "", found[2]).lower(), found[3].strip().strip("\"'")
+        if key in _HEADS and not self._inside_state(key):
+            self._begin(key, value, line, len(found[1]))
+            return True
+        if not self._open:
+            self._note(key, value, line, len(found[1]))
+        return used or self._around.loose is not None
+
+    def finish(self) -> list[Sign]:
+        """Give the signs of every block that tells an end."""
+        for one in self._open:
+            self._done.append(one.block)
+        self._open = []
+        if self._around.loose is not None and "exitcode" in self._around.loose.pairs:
+            self._done.append(self._around.loose)
+        signs = [sign for block in _inner(self._done) if (sign := sign_of(block, self._around.seen)) is not None]
+        self._done = []
+        return signs
+
+    def _inside_state(self, key: str) -> bool:
+        """A "terminated:" below "lastState:" is the same block."""
+        return key == "terminated" and bool(self._open)
+
+    def _begin(self, key: str, value: str, line: Line, indent: int) -> None:
+        head = _HEADS[key]
+        current = next((one.block for one in self._open if one.block.head == "Last State"), None)
+        if current is not None and head == "State":
+            return
+        block = Block(head=head, file=line.file, line=line.number, container=self._around.container)
+        if value and value not in "{[":
+            block.pairs["state"] = value
+        braces = 1 if value.startswith("{") and not value.endswith("}") else None
+        self._open.append(_Open(block, indent, braces))
+        self._around.loose = None
+
+    def _extend(self, one: _Open, line: Line, found: re.Match[str] | None) -> None:
+        text = line.whole
+        one.lines += 1
+        if one.braces is not None:
+            one.braces += text.count("{") - text.count("}")
+        indent = len(text) - len(text.lstrip())
+        outside = one.braces is None and text.strip() != "" and indent <= one.indent
+        if outside or (one.braces is not None and one.braces <= 0) or one.lines > _LONGEST:
+            self._open.remove(one)
+            self._done.append(one.block)
+            return
+        if found is None or (one.multiline is not None and indent > one.multiline):
+            return
+        one.multiline = None
+        key, value = re.sub(r"[ _-]", "", found[2]).lower(), found[3].strip().strip("\"'")
+        if value in ("|", ">", "|-", ">-"):
+            one.multiline = indent
+            one.block.pairs.setdefault(key, "(several lines)")
+        elif value not in ("{", "["):
+            one.block.pairs.setdefault(key, value)
+            one.block.where.setdefault(key, line.number)
+
+    def _note(self, key: str, value: str, line: Line, indent: int) -> None:
+        """Keep what a state needs from around it: the container's name before it, counts and limits after it."""
+        around = self._around
+        if not value and indent > 0 and key not in ("limits", "requests", "environment", "mounts", "ports"):
+            around.container = key if around.container is None or indent <= 4 else around.container  # noqa: PLR2004
+        if key in _NAMES and value:
+            around.seen.setdefault(key, value)
+            if self._done and key == "restartcount":
+                self._done[-1].after.setdefault(key, value)
+            if key == "memory" and self._done:
+                self._done[-1].after.setdefault(key, value)
+        if key in ("oomkilled", "exitcode", "finishedat", "startedat", "status"):
+            if around.loose is None:
+                around.loose = Block(head="State", file=line.file, line=line.number, container=around.container)
+            around.loose.pairs.setdefault(key, value)
+            around.loose.where.setdefault(key, line.number)
+
+
+def _inner(blocks: list[Block]) -> list[Block]:
+    """Leave out blocks that hold the same state as one inside them."""
+    kept: dict[tuple[str, str, str, str | None], Block] = {}
+    for block in blocks:
+        pairs = block.pairs
+        identity = (pairs.get("exitcode", ""), pairs.get("finishedat", pairs.get("finished", "")), block.head, block.container)
+        kept.setdefault(identity if identity[0] else ("", "", str(block.line), None), block)
+    return list(kept.values())

@@ -1,0 +1,195 @@
+"""What the state of a container says of its end, and how far it can be trusted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+from sidecar.explain.ends import end_fields
+from sidecar.explain.sizes import SIZE, size
+from sidecar.explain.values import Clock, Evidence, Field, Role, Sign, Stamp
+from sidecar.verdict.values import Confidence, EndClass
+
+_FIRST_YEAR: Final = 1971
+"""Go's zero time is the year 1: never started, never finished."""
+_FLAG_LOST: Final = (datetime(2015, 11, 1, tzinfo=UTC), datetime(2016, 4, 13, tzinfo=UTC))
+"""Docker 1.9 and 1.10 left OOMKilled false on real OOM kills; 1.11 came out on the second date."""
+_KILLED: Final = 137
+_FEW_RESTARTS: Final = 2
+_INVENTED: Final = ("containerstatusunknown",)
+_ORDERLY: Final = ("completed",)
+
+
+@dataclass(slots=True)
+class Block:
+    """The `key: value` lines of one state, keys in lower case without blanks."""
+
+    head: str
+    file: str
+    line: int
+    container: str | None = None
+    pairs: dict[str, str] = field(default_factory=dict)
+    where: dict[str, int] = field(default_factory=dict)
+    after: dict[str, str] = field(default_factory=dict)
+
+
+def sign_of(block: Block, around: Mapping[str, str]) -> Sign | None:
+    """Judge one state; None where nothing ended."""
+    code = _number(block.pairs.get("exitcode"))
+    flag = {"true": True, "false": False}.get(block.pairs.get("oomkilled", "").lower())
+    reason = block.pairs.get("reason") or None
+    running = block.pairs.get("running", "").lower() == "true" or block.pairs.get("status", "").lower() == "running"
+    if (code is None and flag is not True and reason is None) or (running and not flag and block.head == "State"):
+        return None
+    if code == 0 and not flag and (reason is None or reason.lower() in _ORDERLY):
+        return None
+    started, finished = _time(block, "started", "startedat"), _time(block, "finished", "finishedat")
+    fields = _fields(block, around, (started, finished))
+    end_class, confidence, summary, missing = _judge(fields, _repeated(block, around), finished)
+    if end_class is None:
+        return None
+    evidence = [Evidence(True, _said(fields), block.file, block.where.get("exitcode", block.line))]
+    if end_class is EndClass.CGROUP_OOM and code == 0:
+        evidence.append(Evidence(False, "exit code 0: the main process ended by itself, only a child was killed", block.file, block.line))
+    return Sign(
+        role=Role.END,
+        source="container state",
+        file=block.file,
+        line=block.line,
+        end_class=end_class,
+        confidence=confidence,
+        subject="state",
+        summary=summary,
+        stamp=finished,
+        keys=_keys(block, around),
+        fields=fields,
+        evidence=tuple(evidence),
+        missing=missing,
+    )
+
+
+def _fields(block: Block, around: Mapping[str, str], times: tuple[Stamp | None, Stamp | None]) -> dict[str, Field]:
+    pairs = block.pairs
+    started, finished = times
+    lived = None if started is None or finished is None else finished.seconds - started.seconds
+    reason = pairs.get("reason") or None
+    synthetic = reason is not None and reason.lower() in _INVENTED
+    code = _number(pairs.get("exitcode"))
+    ended = end_fields(code=code)
+    restarts = _number(block.after.get("restartcount") or around.get("restartcount"))
+    return {
+        "exit_code": code,
+        "signal": ended["signal"],
+        "signal_number": ended["signal_number"],
+        "reason": reason,
+        "message": pairs.get("message"),
+        "oom_killed_flag": {"true": True, "false": False}.get(pairs.get("oomkilled", "").lower()),
+        "exit_code_synthetic": True if synthetic else None,
+        "started": None if started is None else started.text,
+        "finished": None if finished is None else finished.text,
+        "duration_s": None if lived is None or lived < 0 else round(lived, 1),
+        "restarts": restarts,
+        "container": block.container,
+        "memory_limit_bytes": _limit(block.after.get("memory")),
+    }
+
+
+def _judge(
+    fields: Mapping[str, Field], repeated: str | None, finished: Stamp | None
+) -> tuple[EndClass | None, Confidence, str, tuple[str, ...]]:
+    """Give class, confidence, summary and what is missing."""
+    code, flag, reason = fields["exit_code"], fields["oom_killed_flag"], str(fields["reason"] or "")
+    kernel = ("the kernel log of the node, for the limit that was hit and the victim",)
+    if flag or reason == "OOMKilled":
+        sure = Confidence.HIGH if code == _KILLED else Confidence.MEDIUM
+        return EndClass.CGROUP_OOM, sure, "the runtime says that the container was killed at its memory limit", kernel
+    if reason == "Evicted":
+        return EndClass.EVICTION, Confidence.HIGH, "the pod was evicted", ()
+    if reason == "DeadlineExceeded":
+        return EndClass.DELETION, Confidence.HIGH, "the pod ran past its deadline and was stopped", ()
+    if reason.lower() in _INVENTED:
+        words = "the container was lost; the kubelet made up its exit code"
+        return EndClass.UNKNOWN, Confidence.LOW, words, ("what happened to the node then: its journal, and events of the pod",)
+    if code is None:
+        return None, Confidence.LOW, "", ()
+    if code == _KILLED:
+        return _sigkill(fields, repeated, finished)
+    ended = end_fields(code=code if isinstance(code, int) else None)
+    return EndClass(str(ended["end_class"])), Confidence(str(ended["confidence"])), str(ended["summary"]), ()
+
+
+def _sigkill(
+    fields: Mapping[str, Field], repeated: str | None, finished: Stamp | None
+) -> tuple[EndClass, Confidence, str, tuple[str, ...]]:
+    """Judge exit code 137 with no reason: SIGKILL by anybody. Two things make an OOM the best guess, none makes it sure."""
+    missing = (
+        "who sent SIGKILL: oom_kill in memory.events of the container, and the kernel log of the node at that moment",
+        "whether a probe or a deletion stopped it: events of the pod",
+    )
+    lost = (
+        finished is not None
+        and fields["oom_killed_flag"] is False
+        and _FLAG_LOST[0].timestamp() <= finished.seconds < _FLAG_LOST[1].timestamp()
+    )
+    if lost:
+        words = "ended by SIGKILL; the runtime's flag OOMKilled=false means nothing on Docker of that time (1.9 and 1.10 lose it)"
+        return EndClass.CGROUP_OOM, Confidence.LOW, words, missing
+    if fields["reason"] is None and fields["oom_killed_flag"] is None and repeated is not None:
+        words = f"ended by SIGKILL again and again ({repeated}) and no reason is given: most likely its memory limit"
+        return EndClass.CGROUP_OOM, Confidence.LOW, words, missing
+    return EndClass.UNKNOWN, Confidence.LOW, "ended by SIGKILL (exit code 137), which alone does not say why", missing
+
+
+def _repeated(block: Block, around: Mapping[str, str]) -> str | None:
+    restarts = _number(block.after.get("restartcount") or around.get("restartcount"))
+    return f"{restarts} restarts" if restarts is not None and restarts >= _FEW_RESTARTS else None
+
+
+def _said(fields: Mapping[str, Field]) -> str:
+    names = {"exit_code": "exit code", "reason": "reason", "oom_killed_flag": "OOMKilled", "duration_s": "lived (s)"}
+    return ", ".join(f"{word} {fields[name]}" for name, word in names.items() if fields[name] is not None)
+
+
+def _keys(block: Block, around: Mapping[str, str]) -> frozenset[str]:
+    keys = set()
+    if block.container:
+        keys.add(f"name:{block.container}")
+    for name in ("id", "containerid"):
+        found = re.search(r"([0-9a-f]{64})", block.pairs.get(name) or block.after.get(name) or around.get(name) or "")
+        if found:
+            keys.add(f"container:{found[1]}")
+    found = re.fullmatch(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", around.get("uid", ""))
+    return frozenset(keys | ({f"pod:{found[0]}"} if found else set()))
+
+
+def _number(text: str | None) -> int | None:
+    found = re.fullmatch(r"-?\d{1,10}", (text or "").strip())
+    return None if found is None else int(found[0])
+
+
+def _limit(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if text.isdigit():
+        return int(text) or None
+    return size(text) if re.fullmatch(SIZE, text) else None
+
+
+def _time(block: Block, *names: str) -> Stamp | None:
+    """Read a time as RFC 3339 or RFC 1123 (`kubectl describe`). The zero time is none."""
+    text = next((block.pairs[name] for name in names if name in block.pairs), "")
+    try:
+        found = re.match(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(\.\d{1,9})?\d*\s?(Z|[+-]\d\d:?\d\d)?", text)
+        if found:
+            moment = datetime.fromisoformat(found[1] + (found[3] or "Z").replace("Z", "+00:00"))
+            seconds = moment.timestamp() + float(found[2] or 0)
+        else:
+            moment = parsedate_to_datetime(text)
+            seconds = moment.timestamp()
+    except (ValueError, OverflowError, TypeError, IndexError):
+        return None
+    return Stamp(text, Clock.WALL, seconds) if moment.year >= _FIRST_YEAR else None

@@ -1,0 +1,116 @@
+"""Records that hold a message: journal export and JSON, Docker's json-file, JSON logs. And compact documents, spread out.
+
+`journalctl -o json` prints MESSAGE as a list of byte values where it is not valid UTF-8.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from sidecar.explain.prefix import line_of
+from sidecar.explain.values import Clock, Line, Stamp
+
+_MESSAGES: Final = ("MESSAGE", "log", "message", "msg", "Msg")
+_TIMES: Final = ("time", "timestamp", "ts", "TimeStamp", "@timestamp")
+_EXPORT: Final = ("__CURSOR=", "__REALTIME_TIMESTAMP=", "MESSAGE=", "_TRANSPORT=", "SYSLOG_IDENTIFIER=", "_PID=", "_HOSTNAME=")
+_DEEPEST: Final = 1 << 22  # characters of one JSON line that are parsed
+
+
+@dataclass(slots=True)
+class Unwrapper:
+    """Turns physical lines of one file into lines to judge."""
+
+    file: str
+    formats: dict[str, int]
+    _record: dict[str, str] | None = None
+    _record_line: int = 0
+
+    def lines(self, number: int, whole: str) -> Iterator[Line]:
+        """Give what one physical line holds: itself, the message in it, or the lines of a document."""
+        if self._record is not None or whole.startswith(_EXPORT):
+            yield from self._export(number, whole)
+        elif whole[:1] in "{[" and whole.rstrip()[-1:] in "}]" and len(whole) < _DEEPEST:
+            yield from self._json(number, whole)
+        else:
+            yield line_of(self.file, number, whole)
+
+    def rest(self) -> Iterator[Line]:
+        """Give the last record, whose blank line never came."""
+        if self._record is not None:
+            record, self._record = self._record, None
+            yield self._of_record(self._record_line, record)
+
+    def _export(self, number: int, whole: str) -> Iterator[Line]:
+        self.formats.setdefault("journal export", number)
+        if whole.strip() == "":
+            yield from self.rest()
+            return
+        if self._record is None:
+            self._record, self._record_line = {}, number
+        name, equals, value = whole.partition("=")
+        if equals:
+            if name == "MESSAGE":
+                self._record_line = number
+            self._record.setdefault(name, value)
+
+    def _json(self, number: int, whole: str) -> Iterator[Line]:
+        try:
+            value = json.loads(whole)
+        except (ValueError, RecursionError):
+            yield line_of(self.file, number, whole)
+            return
+        if isinstance(value, dict) and (message := _message(value)) is not None:
+            known = "journal JSON" if "MESSAGE" in value else "JSON lines"
+            self.formats.setdefault(known, number)
+            for part in message.splitlines()[:1000] or [""]:
+                yield replace(self._of_record(number, {**_texts(value), "MESSAGE": part}), whole=whole if "MESSAGE" not in value else part)
+            return
+        if not isinstance(value, (dict, list)) or not value or whole[:1] == "[" and not isinstance(value[0], dict):
+            yield line_of(self.file, number, whole)
+            return
+        self.formats.setdefault("JSON document", number)
+        for text in json.dumps(value, indent=2, ensure_ascii=False).splitlines():
+            yield Line(file=self.file, number=number, text=text.strip(), whole=text)
+
+    def _of_record(self, number: int, record: Mapping[str, str]) -> Line:
+        message = record.get("MESSAGE", "")
+        line = line_of(self.file, number, message)
+        micros = record.get("__REALTIME_TIMESTAMP", "")
+        stamp = line.stamp
+        if micros.isdigit() and len(micros) < 20:  # noqa: PLR2004 - fits a float
+            stamp = Stamp(_iso(int(micros)), Clock.WALL, int(micros) / 1e6)
+        else:
+            text = next((record[name] for name in _TIMES if name in record), None)
+            stamp = line_of(self.file, number, f"{text} ").stamp if text else stamp
+        program = record.get("SYSLOG_IDENTIFIER") or line.program
+        kernel = record["_TRANSPORT"] == "kernel" if "_TRANSPORT" in record else line.kernel
+        pid = record.get("_PID", "")
+        return replace(line, stamp=stamp, program=program, kernel=kernel, pid=int(pid) if pid.isdigit() else line.pid)
+
+
+def _message(value: Mapping[str, Any]) -> str | None:
+    if "State" in value or "kind" in value or "status" in value and isinstance(value["status"], dict):
+        return None
+    for name in _MESSAGES:
+        message = value.get(name)
+        if isinstance(message, str):
+            return message
+        if name == "MESSAGE" and isinstance(message, list):
+            return bytes(one for one in message if isinstance(one, int) and 0 <= one < 256).decode("utf-8", "replace")  # noqa: PLR2004 - bytes
+    return None
+
+
+def _texts(value: Mapping[str, Any]) -> dict[str, str]:
+    return {name: one for name, one in value.items() if isinstance(one, str)}
+
+
+def _iso(micros: int) -> str:
+    from datetime import UTC, datetime
+
+    try:
+        return datetime.fromtimestamp(micros / 1e6, UTC).isoformat()
+    except (ValueError, OverflowError, OSError):
+        return str(micros)

@@ -1,0 +1,204 @@
+"""NVIDIA's kernel messages: Xids and lost cards. The first line is often not the root: the gravest one is."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final
+
+from sidecar.explain.patterns import quote
+from sidecar.explain.values import Evidence, Field, Line, Role, Sign
+from sidecar.verdict.values import Confidence, EndClass
+
+CASCADE_SECONDS: Final = 120.0
+"""Xids of one card this soon after one another are one incident."""
+_XID: Final = re.compile(
+    r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]{4,20})\): (\d{1,4})(?:, pid='?(<unknown>|\d{1,10})'?)?(?:, name=([^,]{1,64}))?"
+)
+_LOST: Final = re.compile(
+    r"GPU has fallen off the bus|fallen off the bus and is not responding|GPU is lost|RmInitAdapter failed|rm_init_adapter failed"
+    r"|Unable to determine the device handle for (?:GPU|gpu)|NVRM: .{0,80}probe routine failed|GPU(?: \S+)? .{0,20}requires reset"
+    r"|NVRM: The NVIDIA GPU [0-9a-fA-F:.]{4,20}\s*$|amdgpu.{0,80}GPU reset (?:begin|succeeded|failed)|amdgpu.{0,60}device lost"
+)
+_PCI: Final = re.compile(r"\b([0-9a-fA-F]{3,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-9a-fA-F])?)(?![0-9a-fA-F:])")
+_PCI_ID: Final = re.compile(r"PCI ID: ([0-9a-fA-F]{4}:[0-9a-fA-F]{4})")
+_UUID: Final = re.compile(r"\b(GPU-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})")
+_ERROR: Final = re.compile(r"(RmInitAdapter failed! \([0-9a-fA-Fx:]{3,40}\))")
+_MINOR: Final = re.compile(r"bearing minor number (\d{1,4})")
+
+_APPLICATION: Final = EndClass.APPLICATION_EXIT
+_DEVICE: Final = EndClass.DEVICE_RESET
+MEANINGS: Final[dict[int, tuple[EndClass, str]]] = {
+    8: (_APPLICATION, "a GPU program ran longer than its time limit"),
+    13: (_APPLICATION, "a GPU program did something illegal (graphics engine exception)"),
+    31: (_APPLICATION, "a GPU program used an address that is not mapped (MMU fault)"),
+    32: (_APPLICATION, "the stream of commands to the GPU was corrupt"),
+    38: (_DEVICE, "the firmware of the driver met an error"),
+    43: (_APPLICATION, "a GPU program was stopped after a fault of its own"),
+    45: (_APPLICATION, "channels were torn down after another error or a kill: a consequence"),
+    46: (_DEVICE, "the GPU stopped processing"),
+    48: (_DEVICE, "uncorrectable memory error (double bit ECC)"),
+    61: (_DEVICE, "internal micro-controller breakpoint or halt"),
+    62: (_DEVICE, "internal micro-controller halt"),
+    63: (_DEVICE, "a row or page of GPU memory was retired or remapped"),
+    64: (_DEVICE, "a row or page of GPU memory could not be retired"),
+    68: (_APPLICATION, "exception of the video processor"),
+    69: (_APPLICATION, "exception of the graphics engine class"),
+    74: (_DEVICE, "NVLink error"),
+    79: (_DEVICE, "the GPU has fallen off the bus"),
+    92: (_DEVICE, "many correctable memory errors"),
+    94: (_APPLICATION, "memory error contained to one program"),
+    95: (_DEVICE, "memory error that could not be contained"),
+    109: (_APPLICATION, "the GPU could not switch contexts in time"),
+    110: (_DEVICE, "a security fault of the GPU"),
+    119: (_DEVICE, "the GPU's system processor (GSP) did not answer"),
+    120: (_DEVICE, "the GPU's system processor (GSP) met an error"),
+    122: (_DEVICE, "the information ROM could not be written"),
+    136: (_DEVICE, "the link to the GPU failed"),
+    140: (_DEVICE, "uncorrectable memory error"),
+    143: (_DEVICE, "the GPU could not be initialised"),
+    149: (_DEVICE, "NVLink error"),
+    154: (_DEVICE, "the driver says that the GPU needs a reset or a restart of the node"),
+}
+_CONSEQUENCES: Final = (45, 43, 154)
+_LOST_XID: Final = 79
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Event:
+    line: Line
+    xid: int | None
+    pci: str | None
+    pid: int | None
+    name: str | None
+
+
+class XidParser:
+    """Gathers what the driver says of each card."""
+
+    def __init__(self) -> None:
+        self._events: list[_Event] = []
+        self._tail: list[Line] = []  # continuation lines of a message that the driver split
+        self._uuids: dict[str, str] = {}
+
+    @property
+    def busy(self) -> bool:
+        """Tell whether the next line may go on with a split message."""
+        return bool(self._events) and len(self._tail) < 3  # noqa: PLR2004 - the longest split message
+
+    def feed(self, line: Line) -> bool:
+        """Take one line; tell whether the driver says something of a card in it."""
+        text = line.text
+        if (found := _XID.search(text)) is not None:
+            pid = int(found[3]) if found[3] and found[3].isdigit() else None
+            name = None if found[4] is None or found[4].startswith("<") else found[4]
+            self._add(_Event(line=line, xid=int(found[2]), pci=found[1], pid=pid, name=name))
+            return True
+        if (uuid := _UUID.search(text)) is not None and (pci := _PCI.search(text)) is not None:
+            self._uuids[_short(pci[1])] = uuid[1]
+        if _LOST.search(text) is not None:
+            pci = _PCI.search(text)
+            self._add(_Event(line=line, xid=None, pci=None if pci is None else pci[1], pid=None, name=None))
+            return True
+        if self._events and len(self._tail) < 3:  # noqa: PLR2004 - see busy
+            self._tail.append(line)
+        return False
+
+    def _add(self, event: _Event) -> None:
+        if not self._events or self._events[-1].xid is not None:
+            self._tail = []
+        self._events.append(event)
+
+    def finish(self) -> list[Sign]:
+        """Give one sign for each cascade of each card."""
+        signs = []
+        for cascade in self._cascades():
+            # "GPU at PCI..: UUID" lines, a card found by the driver at boot, are no incident by themselves.
+            if any(one.xid is not None or "The NVIDIA GPU" not in one.line.text for one in cascade):
+                signs.append(self._sign(cascade))
+        return signs
+
+    def _cascades(self) -> list[list[_Event]]:
+        done: list[list[_Event]] = []
+        for event in self._events:
+            home = next((one for one in reversed(done) if _belongs(one[-1], event)), None)
+            if home is None:
+                done.append([event])
+            else:
+                home.append(event)
+        return done
+
+    def _sign(self, events: list[_Event]) -> Sign:
+        xids = [one.xid for one in events if one.xid is not None]
+        root = _root(xids)
+        lost = root is None or any(one.xid is None for one in events)
+        end_class = _DEVICE if lost and root is None else MEANINGS.get(root or 0, (_DEVICE, ""))[0]
+        first = next((one for one in events if one.xid == root), events[0])
+        texts = " ".join(one.text for one in (*(event.line for event in events), *self._tail))
+        meaning = MEANINGS.get(root or 0, (_DEVICE, "the driver reports an error of the card"))[1]
+        pci = next((one.pci for one in events if one.pci), None)
+        return Sign(
+            role=Role.CAUSE,
+            source="GPU driver",
+            file=first.line.file,
+            line=first.line.number,
+            end_class=end_class,
+            confidence=_confidence(events, root),
+            subject=f"xid {_short(pci or '')}",
+            summary=f"GPU {pci or ''}: {meaning} (Xid {root})" if root is not None else f"the GPU {pci or ''} was lost: the driver cannot reach it",
+            stamp=first.line.stamp,
+            pids=frozenset(one.pid for one in events if one.pid is not None),
+            fields={**_fields(events, xids, root, texts), "pci": pci, "gpu_uuid": self._uuids.get(_short(pci or ""))},
+            evidence=tuple(Evidence(True, quote(one.line.text), one.line.file, one.line.number) for one in events[:6]),
+            missing=("what the server said when it failed: its log",),
+        )
+
+
+def _fields(events: list[_Event], xids: list[int], root: int | None, texts: str) -> dict[str, Field]:
+    pci_id, error, minor = _PCI_ID.search(texts), _ERROR.search(texts), _MINOR.search(texts)
+    counts = Counter(xids)
+    named = next((one for one in events if one.name is not None), None)
+    lost = not xids or _LOST_XID in xids
+    return {
+        "xid": root,
+        "xids": list(xids) or None,
+        "root_xid": root,
+        "first_xid": xids[0] if xids else None,
+        "equivalent_xid": _LOST_XID if not xids and "fallen off the bus" in texts else None,
+        "events_by_xid": {str(code): count for code, count in counts.items()} or None,
+        "pid": next((one.pid for one in events if one.pid is not None), None),
+        "name": None if named is None else named.name,
+        "pci_id": None if pci_id is None else pci_id[1],
+        "error": None if error is None else error[1],
+        "minor": None if minor is None else int(minor[1]),
+        "repeats": len(events),
+        "meanings": {str(code): MEANINGS[code][1] for code in counts if code in MEANINGS} or None,
+        "device_lost": lost,
+    }
+
+
+def _root(xids: list[int]) -> int | None:
+    """Pick the gravest, earliest Xid: faults of the card before those of a program, consequences last."""
+    def grave(code: int) -> int:
+        end_class = MEANINGS.get(code, (_DEVICE, ""))[0]
+        return 2 if code in _CONSEQUENCES else 0 if end_class is _DEVICE else 1
+
+    return min(xids, key=grave, default=None)
+
+
+def _confidence(events: list[_Event], root: int | None) -> Confidence:
+    if root is not None:
+        return Confidence.HIGH if root in MEANINGS and root not in _CONSEQUENCES else Confidence.MEDIUM
+    return Confidence.HIGH if any("fallen off" in one.line.text or "lost" in one.line.text for one in events) else Confidence.MEDIUM
+
+
+def _belongs(last: _Event, event: _Event) -> bool:
+    same = last.pci is None or event.pci is None or _short(last.pci) == _short(event.pci)
+    apart = None if last.line.stamp is None else last.line.stamp.apart(event.line.stamp)
+    return same and (apart is None or apart <= CASCADE_SECONDS)
+
+
+def _short(pci: str) -> str:
+    """Give bus and device, without domain and function: the driver prints all forms."""
+    return ":".join(pci.lower().split(".")[0].split(":")[-2:])
