@@ -44,6 +44,7 @@ class LevelSample:
     name: str
     depth: int
     memory: MemoryLevel
+    gone: bool = False  # the kernel has removed this cgroup; the values are the last ones
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,9 +75,13 @@ class Watch:
         if reader is not None and release is not None:
             release(reader.seen, None)
 
-    def begin_life(self, session: str | None) -> None:
-        """Start anew: a new main process may take its time to load again. One that is known from the record goes on."""
+    def begin_life(self, session: str | None, born: Instant) -> None:
+        """Start anew: a new main process may take its time to load again. One that is known from the record goes on.
+
+        No answer to a question from before `born` counts for it.
+        """
         if session is None or session != self.memory.session:
             self.memory = JudgeMemory()
+            self.prober.forget_before(born)
         self.died = None
         self.failing_since = None

@@ -22,6 +22,7 @@ from sidecar.settings import ProbeKind, ProbeTarget
 
 _SUCCESS: Final = range(200, 400)
 _BODY_LIMIT: Final = 10 << 10  # bytes read of an answer, as the kubelet does
+_NONE_YET: Final = Unknown(Why.NOT_SAMPLED, "probe", detail="none has finished yet")
 _HEADERS: Final = {"User-Agent": "oomguard", "Accept": "*/*"}
 
 
@@ -35,24 +36,45 @@ class Prober:
         self._rules = rules
         self._clock = clock
         self._on_result = on_result
+        self._turn: asyncio.Task[None] | None = None
         self.in_flight_since: Instant | None = None
-        self.last: Reading[ProbeResult] = (
-            Unknown(Why.NOT_SAMPLED, "probe", detail="none has finished yet") if self.wanted else NO_PROBE
-        )
+        self.last: Reading[ProbeResult] = _NONE_YET if self.wanted else NO_PROBE
 
     @property
     def wanted(self) -> bool:
         """Whether there is anything to probe."""
         return self._target is not None and self._target.kind is not ProbeKind.NONE
 
+    def forget_before(self, born: Instant) -> None:
+        """Forget what was asked before a new life began, in flight or answered, and ask that life at once."""
+        asked, answered = self.in_flight_since, False
+        if isinstance(self.last, Known):
+            answered = self.last.value.started >= born
+            self.last = self.last if answered else _NONE_YET
+        if answered or (asked is not None and asked >= born):
+            return
+        self.in_flight_since = None
+        if self._turn is not None:
+            self._turn.cancel()
+
     async def run(self) -> None:
         """Probe at each period, counted from the start of the last probe."""
         while True:
-            started = self._clock.now()
-            self.last = Known(await self._once(started))
-            self._on_result(self.last.value)
-            spent = self._clock.now().monotonic_s - started.monotonic_s
-            await self._clock.sleep(max(0.0, self._rules.period_seconds - spent))
+            turn = self._turn = asyncio.create_task(self._probe_and_pause())
+            try:
+                await asyncio.wait({turn})
+            finally:
+                if turn.cancel():
+                    await asyncio.wait({turn})
+            if not turn.cancelled():
+                turn.result()  # what went wrong in it is for the supervisor
+
+    async def _probe_and_pause(self) -> None:
+        started = self._clock.now()
+        self.last = Known(await self._once(started))
+        self._on_result(self.last.value)
+        spent = self._clock.now().monotonic_s - started.monotonic_s
+        await self._clock.sleep(max(0.0, self._rules.period_seconds - spent))
 
     async def _once(self, started: Instant) -> ProbeResult:
         self.in_flight_since = started

@@ -46,6 +46,7 @@ def gather(history: History) -> HealthEvidence:
         operation=None if operation is None else operation.operation,
         operation_progress=_operation_progress(history, operation),
         session=None if main is None else main.life.session,
+        removed=bool(sample.levels) and sample.levels[0].gone,
     )
 
 

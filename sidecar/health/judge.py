@@ -17,7 +17,14 @@ from dataclasses import replace
 from typing import Final
 
 from guard.model import Known, Operation, OperationKind, Reading, Unknown
-from sidecar.health.memory import JudgeMemory, count, in_flight_failures, of_this_life, standing
+from sidecar.health.memory import (
+    JudgeMemory,
+    count,
+    in_flight_failures,
+    of_this_life,
+    replaced_in_time,
+    standing,
+)
 from sidecar.health.table import Case, Leniency, Life, Movement, Row, Squeeze, Standing, Work, look_up
 from sidecar.health.values import HealthEvidence, Judgement, Pressure, Progress, Rules
 from sidecar.units import human_bytes, human_seconds, human_share
@@ -43,8 +50,9 @@ def judge(memory: JudgeMemory, evidence: HealthEvidence, rules: Rules) -> tuple[
     stands = standing(memory, evidence, rules)
     if stands is Standing.FAILED and memory.failed_s is None:
         memory = replace(memory, failed_s=evidence.at.monotonic_s)
+    memory, life = _life(memory, evidence, rules)
     case = Case(
-        life=Life.DEAD if evidence.alive == Known(value=False) else Life.ALIVE,
+        life=life,
         work=work,
         standing=stands,
         squeeze=_squeeze(memory, evidence, rules),
@@ -54,6 +62,15 @@ def judge(memory: JudgeMemory, evidence: HealthEvidence, rules: Rules) -> tuple[
     row = look_up(case)
     memory = _note_readiness(memory, row, case)
     return memory, _judgement(memory, evidence, rules, (case, row))
+
+
+def _life(memory: JudgeMemory, evidence: HealthEvidence, rules: Rules) -> tuple[JudgeMemory, Life]:
+    """Tell the life. Whoever asks after an end asks about the next one, and that has not started yet."""
+    if evidence.alive != Known(value=False):
+        return memory, Life.ALIVE
+    dead_s = evidence.at.monotonic_s if memory.dead_s is None else memory.dead_s
+    memory = replace(memory, dead_s=dead_s, answered=False, started=False)
+    return memory, Life.ENDED if replaced_in_time(memory, evidence, rules) else Life.DEAD
 
 
 def _note_pressure(memory: JudgeMemory, evidence: HealthEvidence) -> JudgeMemory:
@@ -119,7 +136,8 @@ def _leniency(memory: JudgeMemory, evidence: HealthEvidence, rules: Rules) -> Le
 
 
 def _note_readiness(memory: JudgeMemory, row: Row, case: Case) -> JudgeMemory:
-    begun = case.standing in (Standing.ANSWERS, Standing.UNPROBED) and case.work is not Work.LOADING
+    answers = case.standing in (Standing.ANSWERS, Standing.UNPROBED)
+    begun = case.life is Life.ALIVE and answers and case.work is not Work.LOADING
     started = memory.started or begun
     if not row.ready:
         return replace(memory, started=started, shed=memory.started)

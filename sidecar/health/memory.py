@@ -40,6 +40,7 @@ class JudgeMemory:
     work: str | None = None  # the operation last seen in flight
     work_s: float | None = None  # seen first
     work_moved_s: float | None = None  # its own words last moved
+    dead_s: float | None = None  # first judged with its main process ended
     shed: bool = False  # was ready, gave it up, and has not answered often enough since
 
 
@@ -109,6 +110,17 @@ def _by_failures(failures: int, rules: Rules, *, answered: bool) -> Standing:
     if failures >= rules.failure_threshold:
         return Standing.FAILED
     return Standing.ANSWERS if answered and failures == 0 else Standing.WAVERING
+
+
+def replaced_in_time(memory: JudgeMemory, evidence: HealthEvidence, rules: Rules) -> bool:
+    """Say whether a dead model may still be replaced before anybody would fail it.
+
+    In a container that stands, a plain prober would be refused at every period from the end on. Where the container
+    is gone nobody is probed; the next one may take the start-up time, as any new server.
+    """
+    dead = 0.0 if memory.dead_s is None else evidence.at.monotonic_s - memory.dead_s
+    refused = rules.failure_threshold * rules.period_seconds
+    return dead < (rules.startup_seconds if evidence.removed else refused)
 
 
 def _is_unprobed(memory: JudgeMemory, evidence: HealthEvidence, rules: Rules) -> bool:

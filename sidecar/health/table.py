@@ -22,7 +22,8 @@ class Life(StrEnum):
     """Whether the main process lives. Not known counts as alive."""
 
     ALIVE = "alive"
-    DEAD = "dead"
+    ENDED = "ended"  # and its container may start the next one
+    DEAD = "dead"  # and nothing has taken its place in time
 
 
 class Standing(StrEnum):
@@ -116,11 +117,18 @@ _PRESSED: Final = (Squeeze.RECLAIM, Squeeze.JUST_ENDED)
 
 TABLE: Final = (
     Row(
+        life=(Life.ENDED,),
+        state=State.DEAD,
+        live=True,
+        ready=False,
+        why="the main process has ended; the next one is not failed for it",
+    ),
+    Row(
         life=(Life.DEAD,),
         state=State.DEAD,
         live=False,
         ready=False,
-        why="the main process has ended",
+        why="the main process has ended, and nothing has taken its place in time",
     ),
     Row(
         work=(Work.LOADING,),

@@ -79,6 +79,7 @@ class HealthEvidence:
     operation: Operation | None  # in flight now, from the black box
     operation_progress: Reading[Progress] = _NO_OPERATION  # its own words: item, bytes done, time of update
     session: str | None = None  # of the main process: another one is another life
+    removed: bool = False  # the model's own cgroup is gone: its container has ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -139,3 +139,32 @@ def test_without_a_target_nobody_is_asked() -> None:
         assert not prober.wanted
         assert isinstance(prober.last, Unknown)
         assert prober.last.why is Why.MISSING
+
+
+async def test_a_new_life_is_asked_at_once_and_not_by_an_old_question() -> None:
+    """What was asked before the new life is dropped, also in flight; the next probe does not wait for the period."""
+    results: asyncio.Queue[ProbeResult] = asyncio.Queue()
+    asked: asyncio.Queue[None] = asyncio.Queue()
+    answers = iter([never, says(200)])
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.put_nowait(None)
+        await next(answers)(reader, writer)
+
+    clock = SystemClock()
+    async with serving(answer) as port:
+        target = ProbeTarget.parse(f"http://127.0.0.1:{port}/")
+        prober = Prober(target, Rules(period_seconds=30.0, timeout_seconds=1.0), clock, results.put_nowait)
+        task = asyncio.create_task(prober.run())
+        await asyncio.wait_for(asked.get(), 5)
+        before = prober.in_flight_since
+        born = clock.now()
+        prober.forget_before(born)
+        assert before is not None
+        assert isinstance(prober.last, Unknown)
+        result = await asyncio.wait_for(results.get(), 5)
+        task.cancel()
+        await asyncio.wait({task})
+    assert result.outcome is ProbeOutcome.OK
+    assert result.started >= born
+    assert results.empty()

@@ -36,6 +36,7 @@ class Now:
     operation_progress: Reading[Progress] = NO_WORK
     alive: Reading[bool] = ALIVE
     session: str = "s1"
+    removed: bool = False
     probed: bool = True
 
 
@@ -79,6 +80,7 @@ def evidence(now: float, is_now: Now, last: ProbeResult | None = None, started: 
         operation=is_now.operation,
         operation_progress=is_now.operation_progress,
         session=is_now.session,
+        removed=is_now.removed,
     )
 
 
@@ -353,7 +355,33 @@ def test_a_dead_process_is_dead_at_once() -> None:
     """The end of the main process is told at the same tick, whatever the last probe said."""
     world: World = lambda now: Now(alive=Known(now < 33))  # noqa: E731
     last = at_the_end(world, 33.0)
-    assert (last.state, last.live, last.ready) == (State.DEAD, False, False)
+    assert (last.state, last.ready, last.started) == (State.DEAD, False, False)
+
+
+def test_the_next_server_is_not_failed_for_the_end_of_the_last() -> None:
+    """In a container that stands a dead model fails when a plain prober would, refused at each period from then on."""
+    world: World = lambda now: Now(alive=Known(now < 33))  # noqa: E731
+    failed = failed_at(world, 200.0)
+    assert failed is not None
+    assert failed == pytest.approx(33.0 + RULES.failure_threshold * RULES.period_seconds, abs=1.0)
+
+
+def test_a_container_that_is_gone_leaves_the_next_one_its_start_up_time() -> None:
+    """A crash loop's pause, or a server that hands over late, is longer than three probes of the dead one."""
+    world: World = lambda now: Now(alive=Known(now < 33), removed=now >= 34)  # noqa: E731
+    failed = failed_at(world, 800.0)
+    assert failed is not None
+    assert failed == pytest.approx(33.0 + RULES.startup_seconds, abs=1.0)
+
+
+def test_a_restarted_model_is_starting_and_not_dead() -> None:
+    """After the end nothing has started: a start-up probe of the next container waits for that one's own answer."""
+    world: World = lambda now: Now(  # noqa: E731
+        alive=Known(not 33 <= now < 40), session="s1" if now < 40 else "s2", latency=0.02 if now < 33 else None
+    )
+    judged = {one.at.monotonic_s: one for one in play(world, 45.0)}
+    assert (judged[39.5].state, judged[39.5].live, judged[39.5].started) == (State.DEAD, True, False)
+    assert judged[42.0].state is not State.DEAD
 
 
 def test_without_a_probe_loop_tokens_stand_in() -> None:
