@@ -1,5 +1,18 @@
 """oomguard's half inside the model server. Importing this package changes nothing; call `install()`."""
 
-from guard.api import Handle, beat, busy, install, loading, on_pressure, report, status
+from guard.admission import UnderPressureError
+from guard.api import Handle, admit, beat, busy, install, loading, on_pressure, relieve, report, status
 
-__all__ = ["Handle", "beat", "busy", "install", "loading", "on_pressure", "report", "status"]
+__all__ = [
+    "Handle",
+    "UnderPressureError",
+    "admit",
+    "beat",
+    "busy",
+    "install",
+    "loading",
+    "on_pressure",
+    "relieve",
+    "report",
+    "status",
+]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 
+from guard.admission import Admission, requests
 from guard.fence import fence, swallowed
 from guard.keeper import keeper, switched_off
 
@@ -15,9 +16,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
+    from typing import TypeVar, overload
 
     from guard.box.writer import OperationSlot
     from guard.condition import Status
+    from guard.link.protocol import Pressure
+
+    F = TypeVar("F", bound=Callable[[Pressure], object])
+
+_LEVELS = ("warning", "critical")
 
 
 class Handle:
@@ -186,11 +193,68 @@ def report(exc: BaseException) -> None:
         keeper.caught(exc, "reported", fatal=False, thread=threading.current_thread().name)
 
 
-def on_pressure(callback: Callable[[object], object]) -> Callable[[object], object]:
-    """Have a function called with every pressure notice, in a thread of the guard. Usable as a decorator."""
-    if callback not in keeper.pressure_callbacks:
-        keeper.pressure_callbacks.append(callback)
+if TYPE_CHECKING:
+
+    @overload
+    def on_pressure(what: F) -> F: ...
+    @overload
+    def on_pressure(what: str, *, cooldown_seconds: float | None = None) -> Callable[[F], F]: ...
+
+
+def on_pressure(what: F | str, *, cooldown_seconds: float | None = None) -> F | Callable[[F], F]:
+    """Have a function called under pressure with the notice (`.level`, `.reason`), in a thread of the guard.
+
+    A decorator, in two forms:
+
+        @guard.on_pressure("critical")  runs when pressure is "critical" ("warning": that or worse), and again after the
+                                        cooldown while it lasts. What it gave back is measured and shows in `status()`.
+        @guard.on_pressure              hears of each change of the level, back to "none" included.
+
+    Args:
+        what: the level, or the function itself.
+        cooldown_seconds: between two runs, 30 by default. For the first form alone.
+
+    Raises:
+        ValueError: there is no such level.
+    """
+    if not isinstance(what, str):
+        return _listen(what, None, cooldown_seconds)
+    if what not in _LEVELS:
+        raise ValueError(f"a level is one of {', '.join(_LEVELS)}, not {what!r}")
+    return lambda callback: _listen(callback, what, cooldown_seconds)
+
+
+def _listen(callback: F, level: str | None, cooldown_seconds: float | None) -> F:
+    with fence("on_pressure"):
+        from guard.relief_setup import listen
+
+        listen(keeper, callback, level, cooldown_seconds)
     return callback
+
+
+def relieve(*actions: str, level: str | None = None, cooldown_seconds: float | None = None) -> None:
+    """Have built-in actions run under pressure: "malloc_trim", "page_cache", "host_cache", "cuda_cache"; none: all.
+
+    Args:
+        actions: see docs/relief.md for what each does and when it does nothing.
+        level: from which they run. None: each its own, "warning" for the first two, "critical" for the others.
+        cooldown_seconds: between two runs of one action, 30 by default.
+
+    Raises:
+        ValueError: there is no such action or level.
+    """
+    from guard.relief_setup import add_built_in
+
+    add_built_in(keeper, actions, level, cooldown_seconds)
+
+
+def admit() -> Admission:
+    """Ask whether a request may come in: not while memory is critical.
+
+    `with guard.admit(): ...` raises `guard.UnderPressureError`, or counts the request for as long as it is in;
+    `if not guard.admit(): ...` only asks.
+    """
+    return Admission(requests, keeper.turned_away())
 
 
 def status() -> Status:

@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from guard.admission import requests
 from guard.fence import troubles
 from guard.hooks import states
 from guard.keeper import keeper
+from guard.link.protocol import Relieved
 from guard.place import shared_directory
+from guard.pressure import NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,11 +29,14 @@ class Status:
     hooks: Mapping[str, str]
     trouble_count: int
     troubles: tuple[str, ...]
+    pressure: str  # "none", "warning" or "critical", as the guard was told
+    requests_inside: int | None  # None where nobody counts them
+    relieved: tuple[Relieved, ...]  # what relief gave back, the last few runs
 
 
 def gather(*, active: bool) -> Status:
     """Take the picture."""
-    box, link = keeper.box, keeper.link
+    box, link, relief = keeper.box, keeper.link, keeper.relief
     state = None if link is None else link.state
     return Status(
         active=active,
@@ -43,4 +49,7 @@ def gather(*, active: bool) -> Status:
         hooks=MappingProxyType(states() if active else {}),
         trouble_count=troubles.count,
         troubles=tuple(troubles.latest),
+        pressure=NONE if relief is None else relief.pressing().level,
+        requests_inside=requests.inside if requests.counted else None,
+        relieved=() if relief is None else tuple(relief.effects),
     )

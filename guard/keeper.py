@@ -16,21 +16,27 @@ import os
 import sys
 import time
 
+from guard.admission import requests
 from guard.fence import fence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from guard.box.writer import BoxWriter, OperationSlot
     from guard.failure import Caught
     from guard.link.client import LinkClient
+    from guard.link.protocol import Pressure, Relieved
     from guard.model import Failure
+    from guard.pressure_watch import PressureWatch
+    from guard.relief import Relief
 
 SWITCH = "OOMGUARD"
 PARENT = "OOMGUARD_PARENT"
 MAIN = "OOMGUARD_MAIN"
+RELIEF = "OOMGUARD_RELIEF"
 _QUIET_SECONDS = 1.0
+_SIDECAR_HOLDS_SECONDS = 30.0
+"""How long the sidecar's word on pressure counts. It says it again every ten seconds while it is so."""
+_MOST_FILES = 512
 
 
 def switched_off() -> bool:
@@ -48,10 +54,12 @@ class Keeper:
         "box",
         "exit_status",
         "link",
+        "loaded_files",
         "parent_session",
-        "pressure_callbacks",
+        "relief",
         "session",
         "waiting",
+        "watch",
     )
 
     def __init__(self) -> None:
@@ -65,7 +73,10 @@ class Keeper:
         self.session: str | None = None
         self.parent_session: str | None = None
         self.exit_status: int | None = None
-        self.pressure_callbacks: list[Callable[[object], object]] = []
+        self.relief: Relief | None = None
+        self.watch: PressureWatch | None = None
+        self.loaded_files: dict[str, None] = {}
+        """Checkpoints that were loaded, in order and bounded: what relief may drop from the page cache."""
 
     def arm(self) -> None:
         """Take a session and wait. The process that `oomguard run` started takes the one its runner reports."""
@@ -81,9 +92,13 @@ class Keeper:
     def disarm(self) -> None:
         """Go idle: close the link, keep the box file for the sidecar, give the environment back."""
         with self._lock:
-            box, link, session = self.box, self.link, self.session
-            self.box = self.link = self.session = None
+            box, link, watch, session = self.box, self.link, self.watch, self.session
+            self.box = self.link = self.watch = self.session = None
             self.waiting = False
+        if watch is not None:
+            watch.close()
+        if self.relief is not None:
+            self.relief.calm()
         if session is not None and os.environ.get(PARENT) == session:
             if self._parent_before is None:
                 del os.environ[PARENT]
@@ -111,6 +126,11 @@ class Keeper:
         who = identify(self.session, self.parent_session)
         self.box = open_box(who)
         self.link = open_link(who, self)
+        if os.environ.get(RELIEF):
+            from guard.relief_setup import from_environment
+
+            from_environment(self, os.environ[RELIEF])
+        self.watch_pressure()
 
     def renew(self) -> None:
         """In a forked child: leave the parent's box alone and become a process of its own.
@@ -119,12 +139,17 @@ class Keeper:
         replaced, not taken.
         """
         self._lock = _thread.RLock()
+        requests.renew()
+        if self.relief is not None:
+            self.relief.renew()
         if self.session is None:
             return
-        was_awake, box, link = not self.waiting, self.box, self.link
-        self.box = self.link = None
+        was_awake, box, link, watch = not self.waiting, self.box, self.link, self.watch
+        self.box = self.link = self.watch = None
         self.exit_status = None
         with fence("fork"):
+            if watch is not None:
+                watch.abandon()
             if box is not None:
                 box.abandon()
             if link is not None:
@@ -153,6 +178,8 @@ class Keeper:
         with fence("begin"):
             from guard.model import OperationKind
 
+            if kind == "load" and file is not None and len(self.loaded_files) < _MOST_FILES:
+                self.loaded_files[os.path.abspath(file)] = None  # noqa: PTH100 - no path object of a host's name
             return box.begin(
                 OperationKind(kind), label, file=file, bytes_expected=bytes_expected, at_most_seconds=at_most_seconds
             )
@@ -200,11 +227,47 @@ class Keeper:
             with fence("termination-log"):
                 write_termination_log(termination_text(failure, line))
 
-    def pressed(self, notice: object) -> None:
-        """Pass a pressure notice on to the callbacks of the host, each fenced. Called in the thread of the link."""
-        for callback in tuple(self.pressure_callbacks):
-            with fence("on_pressure"):
-                callback(notice)
+    @property
+    def working(self) -> bool:
+        """Whether a marked operation (a load, a move, `guard.busy`) is in flight."""
+        box = self.box
+        return box is not None and box.busy
+
+    def relieving(self) -> Relief:
+        """Give the relief of this process; made at the first callback or notice."""
+        with self._lock:
+            if self.relief is None:
+                from guard.relief import Relief
+
+                self.relief = Relief(self._relieved)
+            return self.relief
+
+    def watch_pressure(self) -> None:
+        """Listen where MEMORY_PRESSURE_WATCH says so, once the guard is awake and somebody wants to hear."""
+        with self._lock:
+            awake = self.session is not None and not self.waiting
+            if awake and self.watch is None and self.relief is not None and self.relief.wanted:
+                from guard.pressure_watch import open_watch
+
+                self.watch = open_watch(self.relief)
+
+    def pressed(self, notice: Pressure) -> None:
+        """Take the sidecar's word on pressure. Called in the thread of the link; callbacks run in another one."""
+        with fence("pressure"):
+            self.relieving().hear("sidecar", notice.level, notice.reason, _SIDECAR_HOLDS_SECONDS)
+
+    def turned_away(self) -> str | None:
+        """Say why no request should come in now; None where memory is not critical. On the path of every request."""
+        relief = self.relief
+        if relief is None:
+            return None
+        word = relief.pressing()
+        return word.reason if word.level == "critical" else None
+
+    def _relieved(self, effect: Relieved) -> None:
+        link = self.link
+        if link is not None:
+            link.send(effect)
 
 
 keeper = Keeper()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,6 +23,7 @@ from guard.place import (
     shared_directory,
     socket_path,
 )
+from guard.threads import start_unseen
 
 if TYPE_CHECKING:
     from guard.keeper import Keeper
@@ -84,21 +84,8 @@ def open_link(who: Identity, keeper: Keeper) -> LinkClient:
         return gather(Reader(), hello, box_fd=None if box is None else box.fd)
 
     link = LinkClient(LinkSettings(socket_path(shared_directory())), make_handover, keeper.pressed)
-    _start_unseen(link)
+    start_unseen(link)
     return link
-
-
-def _start_unseen(link: LinkClient) -> None:
-    """Start the link's thread with every signal blocked in it.
-
-    A signal to the process goes to any thread that does not block it. A server that blocks SIGTERM in its threads
-    and takes it with `sigwait` would otherwise die of it, in our thread.
-    """
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-    try:
-        link.start()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _log(error: BoxError) -> None:

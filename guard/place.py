@@ -33,6 +33,11 @@ def socket_path(directory: str) -> str:
     return posixpath.join(directory, "link.sock")
 
 
+def pressure_path(directory: str) -> str:
+    """Give the socket on which the sidecar speaks systemd's memory pressure protocol, for any program."""
+    return posixpath.join(directory, "pressure.sock")
+
+
 def own_command() -> tuple[str, ...]:
     """Give the command of this process as it was started, interpreter and its options included."""
     return tuple(sys.orig_argv)

@@ -119,6 +119,11 @@ class BoxWriter:
         """A read-only descriptor of the file for the hand-over; -1 once closed."""
         return self.mapped.fd
 
+    @property
+    def busy(self) -> bool:
+        """Whether an operation is in flight."""
+        return len(self.free) < layout.OPERATIONS.count
+
     def begin(
         self,
         kind: OperationKind,

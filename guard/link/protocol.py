@@ -9,7 +9,7 @@ One message is one SOCK_SEQPACKET record: a JSON object with `"v"` (the major ve
       `levels/DEPTH/KERNEL_FILE_NAME`, `proc/NAME`, `pidfd` and `box`.
     * Nothing else is trusted: every field has one type and one bound, a message that breaks them is malformed.
 
-Guard to sidecar: Hello, ChildExit. Sidecar to guard: Welcome, Refused, Pressure.
+Guard to sidecar: Hello, ChildExit, Relieved. Sidecar to guard: Welcome, Refused, Pressure.
 """
 
 from __future__ import annotations
@@ -103,7 +103,20 @@ class Pressure:
     reason: str
 
 
-Message: TypeAlias = Hello | Welcome | Refused | ChildExit | Pressure
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relieved:
+    """From a guard: what one relief action gave back, by its own measure. Negative where memory grew, None: unknown."""
+
+    action: str
+    level: str  # of pressure, that it ran for
+    seconds: float
+    anon_freed_bytes: int | None  # of the process
+    cgroup_freed_bytes: int | None  # of its own level, page cache included
+    gpu_freed_bytes: int | None  # of torch's caching allocator, all cards
+    said: str = ""  # why it did nothing, or the error it raised; empty where it did its work
+
+
+Message: TypeAlias = Hello | Welcome | Refused | ChildExit | Pressure | Relieved
 
 
 def encode(message: Message) -> bytes:
@@ -208,6 +221,28 @@ def _number(fields: Mapping[str, Any], key: str, most: int = _MOST_NUMBER) -> in
     return found
 
 
+def _difference(fields: Mapping[str, Any], key: str) -> int | None:
+    found = fields.get(key)
+    if found is not None and (not isinstance(found, int) or isinstance(found, bool) or abs(found) > _MOST_NUMBER):
+        raise ProtocolError(f"{key} is no difference of bytes")
+    return found
+
+
+def _relieved(fields: Mapping[str, Any]) -> Relieved:
+    seconds = fields.get("seconds")
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 <= seconds <= _MOST_NUMBER:
+        raise ProtocolError("seconds is no duration")
+    return Relieved(
+        action=_text(fields, "action", _NAME_LENGTH),
+        level=_text(fields, "level", _NAME_LENGTH),
+        seconds=float(seconds),
+        anon_freed_bytes=_difference(fields, "anon_freed_bytes"),
+        cgroup_freed_bytes=_difference(fields, "cgroup_freed_bytes"),
+        gpu_freed_bytes=_difference(fields, "gpu_freed_bytes"),
+        said=_text(fields, "said", _NAME_LENGTH),
+    )
+
+
 def _list(fields: Mapping[str, Any], key: str, most: int) -> list[object]:
     found = fields.get(key)
     if not isinstance(found, list) or len(found) > most:
@@ -221,6 +256,7 @@ _KINDS: Final[Mapping[type, str]] = {
     Refused: "refused",
     ChildExit: "child_exit",
     Pressure: "pressure",
+    Relieved: "relieved",
 }
 _DECODERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Message]]] = {
     "hello": _hello,
@@ -228,4 +264,5 @@ _DECODERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Message]]] = {
     "refused": lambda fields: Refused(_text(fields, "reason", _TEXT_LENGTH)),
     "child_exit": lambda fields: ChildExit(_life(fields), _number(fields, "wait_status", 0xFFFF)),
     "pressure": lambda fields: Pressure(_text(fields, "level", _NAME_LENGTH), _text(fields, "reason", _TEXT_LENGTH)),
+    "relieved": _relieved,
 }
