@@ -60,6 +60,10 @@ class Cell:
         words[self._word] = sequence
         self.sequence = sequence
 
+    def clear(self, words: memoryview) -> None:
+        """Publish nothing, as before the first store."""
+        words[self._word] = 0
+
 
 class MappedBox:
     """A box file in memory. `fd` is read-only, for the hand-over. After `close` a store does nothing.
@@ -83,6 +87,11 @@ class MappedBox:
         view = self._view
         if view is not None:
             cell.store(view, self._words, payload)
+
+    def clear(self, cell: Cell) -> None:
+        """Take a cell's payload back."""
+        if self._view is not None:
+            cell.clear(self._words)
 
     def close(self) -> None:
         """Unmap and close, touching no byte of the file."""

@@ -26,7 +26,7 @@ _FRAMES: Final = 64
 _FRAMES_KEPT: Final = 6
 _CONTROLS: Final = {code: "\ufffd" for code in range(32) if chr(code) not in "\t\n\r"}
 """Each would take six bytes in JSON, and none is fit for a log."""
-_FIELDS: Final = 16
+_FIELDS: Final = 24
 _FIELD_ROOM: Final = 160
 
 

@@ -167,8 +167,16 @@ class BoxWriter:
             head = layout.BEAT.pack(beat.count, time.monotonic_ns(), len(beat.name))
             self.mapped.store(beat.cell, head + beat.name)
 
-    def fail(self, failure: Failure) -> None:
-        """Keep a failure. It replaces the oldest, but the newest fatal one is replaced by no other."""
+    def fail(self, failure: Failure, *, instead_of: int = 0) -> int:
+        """Keep a failure. It replaces the oldest, but the newest fatal one is replaced by no other.
+
+        Args:
+            failure: what happened.
+            instead_of: the number of an earlier record of the same failure; it goes once the new one is whole.
+
+        Returns:
+            The number of this record, from 1.
+        """
         payload = texts.encode_failure(failure)
         with self.lock:
             self._failed += 1
@@ -178,6 +186,11 @@ class BoxWriter:
             target.number = self._failed
             target.fatal = self._failed if failure.fatal else 0
             self.mapped.store(target.cell, payload)
+            for cell in self._failures:
+                if instead_of and cell.number == instead_of:
+                    cell.number = cell.fatal = 0
+                    self.mapped.clear(cell.cell)
+            return self._failed
 
     def sigterm(self) -> None:
         """Note the first SIGTERM."""

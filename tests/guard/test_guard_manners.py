@@ -65,9 +65,10 @@ def test_fatal_exception_is_told_three_ways(tmp_path: Path) -> None:
     ended = run_host("import guard; guard.install()\ndef load(): raise MemoryError('no room')\nload()", tmp_path)
     (line,) = ended.lines
     assert '"kind":"memory_error"' in line
-    first, second = log.read_text().splitlines()
+    first, second, third = log.read_text().splitlines()
     assert first == "oomguard: memory_error: MemoryError: no room"
-    assert line == second
+    assert second.startswith("what to do: host memory ran out: raise the memory limit")
+    assert line == third
     (failure,) = only_box(tmp_path).failures
     assert (
         failure.kind,
