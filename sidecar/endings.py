@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import select
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
@@ -32,6 +33,7 @@ class _End:
     process: ProcessReader | None
     latch: ends.Latch
     last_sample: Sample | None
+    others: tuple[ProcessReader, ...]
 
 
 class Endings:
@@ -59,6 +61,14 @@ class Endings:
         if pidfd is not None and self._watched.pop(pidfd, None) is not None:
             asyncio.get_running_loop().remove_reader(pidfd)
 
+    def notice(self) -> None:
+        """Deal with every end that is already there, before anything newer: a stalled loop wakes up in any order."""
+        poll = select.poll()
+        for pidfd in self._watched:
+            poll.register(pidfd, select.POLLIN)
+        for pidfd, _ in poll.poll(0):
+            self._wake(pidfd)
+
     def ended(self, watch: Watch, process: ProcessReader) -> None:
         """Deal with an end, once: what would be gone in a moment is read before anything else."""
         if process.ended is not None:
@@ -77,7 +87,8 @@ class Endings:
         watch.quiet.explained(latch.ended)
         if latch.main:
             watch.died = latch.ended
-        end = _End(watch, process, latch, None if watch.history is None else watch.history.latest)
+        others = () if watch.reader is None else tuple(one for one in watch.reader.processes if one is not process)
+        end = _End(watch, process, latch, None if watch.history is None else watch.history.latest, others)
         task = asyncio.get_running_loop().create_task(self._conclude(end), name="end")
         self._tasks.add(task)
         self.refresh()
@@ -152,8 +163,8 @@ class Endings:
             box = process.read_box()  # the guard of a process that exits in order writes its mark until the very end
             latch = latch if isinstance(box, Unknown) else replace(latch, box=box, life=process.seen.life)
         log = hub.kmsg.since(latch.ended.monotonic_s - ends.KMSG_SECONDS)
-        others = 0 if watch.reader is None else watch.reader.living
-        self._tell(end, ends.evidence(latch, status, log, others))
+        others_alive = sum(other.alive for other in end.others)  # of that life: the next one may be here already
+        self._tell(end, ends.evidence(latch, status, log, others_alive))
 
     def _tell(self, end: _End, evidence: EndEvidence) -> None:
         watch, life = end.watch, evidence.life

@@ -85,6 +85,7 @@ class Seeing:
             self._server.send_pressure(seen, notice)
 
     def _handed_over(self, seen: SeenModel, _process: SeenProcess) -> None:
+        self._endings.notice()
         before = {watch.name: watch.sight for watch in self._watches}
         watch = self._watches.handed_over(seen, self._close_handover)
         self._took(watch, before.get(watch.name, SightKind.NONE))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import sqlite3
@@ -72,6 +73,31 @@ def test_an_end_is_told_within_a_second_and_lives_are_counted(tmp_path: Path) ->
             assert incidents[0]["verdict_after_seconds"] < 1
             until(lambda: _state(daemon) == "dead", 5, "the model to be dead")
         assert daemon.get("/status")["models"]["server"]["ends"] == {"application_exit": 2}
+
+
+def test_the_next_life_has_no_part_in_the_end_of_the_last(tmp_path: Path) -> None:
+    """A server that is restarted before a stalled sidecar looks is one model, and its incident knows the old life."""
+    with Daemon(tmp_path, tmp_path / "log") as daemon, model(tmp_path, "server", EXIT_3) as first:
+        until(lambda: _main_pid(daemon) == first.pid, 20, "the first life")
+        daemon.process.send_signal(signal.SIGSTOP)
+        try:
+            let_go(first)
+            with model(tmp_path, "server", EXIT_3) as second:
+                until(lambda: _connects(second.pid), 20, "the second life to hand over")
+                daemon.process.send_signal(signal.SIGCONT)
+                (incident,) = until(lambda: _incidents(daemon, 1), 20, "the incident")
+                until(lambda: _main_pid(daemon) == second.pid, 20, "the second life")
+                assert list(daemon.get("/status")["models"]) == ["server"]
+        finally:
+            daemon.process.send_signal(signal.SIGCONT)
+        full = daemon.get(f"/incidents/{incident['id']}")
+        assert [process["life"]["pid"] for process in full["last_sample"]["processes"]] == [first.pid]
+        assert full["fields"]["others_alive"] == 0
+
+
+def _connects(pid: int) -> bool:
+    """Whether a process has a socket: it has connected, which a stopped sidecar has not accepted yet."""
+    return any(os.readlink(link).startswith("socket:") for link in Path(f"/proc/{pid}/fd").iterdir())
 
 
 def test_a_killed_sidecar_goes_on_with_its_record_and_counts_no_life_twice(tmp_path: Path) -> None:
