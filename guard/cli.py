@@ -21,6 +21,7 @@ SIDECAR_COMMANDS: Final = {
     "sidecar": "the daemon beside the model server",
     "doctor": "what is set up, what is missing, and what to do about it",
     "check": "check a settings file",
+    "explain": "say why something died, from logs, states and counters that you already have",
 }
 
 

@@ -1,4 +1,4 @@
-"""The commands of the sidecar: `sidecar` (the daemon), `doctor`, `check`. Imports are late: each needs its own part.
+"""The commands of the sidecar: `sidecar` (the daemon), `doctor`, `check`, `explain`. Imports are late: each needs its own part.
 
 Plain argparse: the daemon parses its flags in the process that stays, and click would take 1.2 MiB of its 48 with it.
 """
@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NoReturn
 
+from sidecar.explain import command as explain_command
 from sidecar.settings import Settings
 from sidecar.settings_load import SettingsError, documentation, keys, load
 
@@ -60,6 +61,7 @@ def _parser(docs: Mapping[str, str]) -> argparse.ArgumentParser:
     check = commands.add_parser("check", help="check a settings file")
     check.add_argument("file", metavar="FILE")
     check.set_defaults(act=_check)
+    explain_command.add_arguments(commands.add_parser("explain", help=explain_command.HELP))
     return parser
 
 

@@ -115,7 +115,7 @@ def _fields(lead: Sign, others: list[Sign]) -> dict[str, Field]:
     for one in others:
         for name, value in one.fields.items():
             mine = fields.get(name)
-            if mine is None:
+            if mine is None or (mine is False and value is True):
                 fields[name] = value
             elif name in ("killed_pids", "ranks", "workers") and isinstance(mine, list) and isinstance(value, list):
                 fields[name] = [*mine, *(item for item in value if item not in mine)]

@@ -91,6 +91,7 @@ def fields_of(report: OomReport) -> dict[str, Field]:
     """Give everything that the report says, by the kernel's own words; None where it does not say it."""
     victim = _victim(report)
     return {
+        "killer": "kernel",
         **_asker(report),
         "victim_pid": victim.pid if victim else report.victim_pid,
         "comm": victim.comm if victim and victim.comm else report.victim_comm,
@@ -171,13 +172,13 @@ def _paths(report: OomReport) -> dict[str, Field]:
 
 
 def _numbers(report: OomReport) -> dict[str, Field]:
-    """Give usage and limits in kB; an unlimited limit is None and said beside."""
+    """Give usage and limits in kB as printed; that a limit is none is said beside it."""
     given: dict[str, Field] = {}
     for name, usage in report.usage.items():
         key = {"memory": "memory", "memory+swap": "memsw", "swap": "swap", "kmem": "kmem"}[name]
         given |= {
             f"{key}_usage_kb": usage.usage_kb,
-            f"{key}_limit_kb": None if usage.unlimited else usage.limit_kb,
+            f"{key}_limit_kb": usage.limit_kb,
             f"{key}_limit_is_unlimited": usage.unlimited,
             ("failcnt" if key == "memory" else f"{key}_failcnt"): usage.failcnt,
         }

@@ -35,6 +35,7 @@ class Pattern:
     summary: str
     read: Read = nothing
     after: int = 0
+    again: bool = True  # a second start is a new message, not the rest of the first
     role: Role = Role.CAUSE
     confidence: Confidence = Confidence.HIGH
     unless: re.Pattern[str] | None = None
@@ -103,10 +104,15 @@ class MessageParser:
         lowered = text.lower()
         match = next((hit for one in self._patterns if (hit := _try(one, text, lowered)) is not None), None)
         used = match is not None or bool(self._open)
-        self._grow(text, match)
-        if match is not None and not any(window.pattern.subject == match[0].subject for window in self._open):
+        if match is not None:
+            self._close(lambda window: not _goes_on(window.pattern, match[0]))
+        absorbed = match is not None and any(_takes_in(window.pattern, match[0]) for window in self._open)
+        for window in self._open:
+            window.texts.append(text)
+            window.left -= 1
+        if match is not None and not absorbed:
             self._open.append(Window(match[0], line, match[1], [text], match[0].after))
-            self._close(lambda window: window.left <= 0)
+        self._close(lambda window: window.left <= 0)
         return used
 
     def finish(self) -> list[Sign]:
@@ -115,21 +121,22 @@ class MessageParser:
         signs, self._signs = sorted(self._signs, key=lambda sign: sign.line), []
         return signs
 
-    def _grow(self, text: str, match: tuple[Pattern, re.Match[str]] | None) -> None:
-        """Give the line to the open windows; another subject's message ends them."""
-        if match is not None:
-            self._close(lambda window: window.pattern.subject != match[0].subject)
-        for window in self._open:
-            window.texts.append(text)
-            window.left -= 1
-        self._close(lambda window: window.left <= 0) if match is None else None
-
     def _close(self, over: Callable[[Window], bool]) -> None:
         for window in [one for one in self._open if over(one)]:
             self._open.remove(window)
             sign = window.sign()
             if sign is not None:
                 self._signs.append(sign)
+
+
+def _goes_on(first: Pattern, then: Pattern) -> bool:
+    """Tell whether a message may go on behind a match of another pattern: of advice, or of more words for the same."""
+    return then.role is Role.CONTEXT or _takes_in(first, then)
+
+
+def _takes_in(first: Pattern, then: Pattern) -> bool:
+    """Tell whether a match is only the rest of an earlier one."""
+    return not first.again and then.end_class is first.end_class and then.role is first.role
 
 
 def _try(pattern: Pattern, text: str, lowered: str) -> tuple[Pattern, re.Match[str]] | None:

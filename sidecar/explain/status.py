@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from sidecar.explain.values import Line, Sign
-from sidecar.explain.status_words import Block, sign_of
+from sidecar.explain.status_words import SEVERAL_LINES, Block, sign_of
 
 _PAIR: Final = re.compile(r"""^(\s*)(?:- )?["']?([A-Za-z][\w .-]{0,60}?)["']?\s*[:=]\s*(.*?)\s*,?\s*$""")
 _HEADS: Final = {
@@ -22,7 +22,7 @@ _HEADS: Final = {
     "terminated": "terminated",
     "lastfailureinfo": "Last State",
 }
-_POD_ROW: Final = re.compile(r"^\S{1,253}\s+\d{1,3}/\d{1,3}\s+[A-Z]\w{2,40}\s+(\d{1,9})\b")
+_POD_ROW: Final = re.compile(r"^\S{1,253}\s+\d{1,3}/\d{1,3}\s+([A-Z]\w{2,40})\s+(\d{1,9})\b")
 _LONGEST: Final = 400  # lines of one block
 _NAMES: Final = ("name", "id", "restartcount", "image", "memory", "oomscoreadj", "containerid", "podname", "uid")
 
@@ -56,7 +56,7 @@ class StatusParser:
     @property
     def busy(self) -> bool:
         """Tell whether a block is open."""
-        return bool(self._open) or self._around.loose is not None
+        return bool(self._open)
 
     def feed(self, line: Line) -> bool:
         """Take one line; tell whether it belongs to a state."""
@@ -66,7 +66,8 @@ class StatusParser:
         used = bool(self._open)
         if found is None:
             if (row := _POD_ROW.match(line.whole)) is not None:
-                self._around.seen.setdefault("restartcount", row[1])
+                self._around.seen.setdefault("podstatus", row[1])
+                self._around.seen.setdefault("restartcount", row[2])
             return used
         key, value = re.sub(r"[ _-]", "", found[2]).lower(), found[3].strip().strip("\"'")
         if key in _HEADS and not self._inside_state(key):
@@ -120,7 +121,7 @@ class StatusParser:
         key, value = re.sub(r"[ _-]", "", found[2]).lower(), found[3].strip().strip("\"'")
         if value in ("|", ">", "|-", ">-"):
             one.multiline = indent
-            one.block.pairs.setdefault(key, "(several lines)")
+            one.block.pairs.setdefault(key, SEVERAL_LINES)
         elif value not in ("{", "["):
             one.block.pairs.setdefault(key, value)
             one.block.where.setdefault(key, line.number)

@@ -18,6 +18,8 @@ _FIRST_YEAR: Final = 1971
 """Go's zero time is the year 1: never started, never finished."""
 _FLAG_LOST: Final = (datetime(2015, 11, 1, tzinfo=UTC), datetime(2016, 4, 13, tzinfo=UTC))
 """Docker 1.9 and 1.10 left OOMKilled false on real OOM kills; 1.11 came out on the second date."""
+SEVERAL_LINES: Final = "(several lines)"
+"""Stands for a folded value: the end of the server's log, put there where it wrote no message of its own."""
 _KILLED: Final = 137
 _FEW_RESTARTS: Final = 2
 _INVENTED: Final = ("containerstatusunknown",)
@@ -87,6 +89,8 @@ def _fields(block: Block, around: Mapping[str, str], times: tuple[Stamp | None, 
         "signal_number": ended["signal_number"],
         "reason": reason,
         "message": pairs.get("message"),
+        "message_is_log_tail": True if pairs.get("message") == SEVERAL_LINES else None,
+        "pod_status": around.get("podstatus"),
         "oom_killed_flag": {"true": True, "false": False}.get(pairs.get("oomkilled", "").lower()),
         "exit_code_synthetic": True if synthetic else None,
         "started": None if started is None else started.text,
@@ -184,6 +188,8 @@ def _time(block: Block, *names: str) -> Stamp | None:
     text = next((block.pairs[name] for name in names if name in block.pairs), "")
     try:
         found = re.match(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(\.\d{1,9})?\d*\s?(Z|[+-]\d\d:?\d\d)?", text)
+        if re.search(r"\b0001\b", text[:20]):
+            return None  # parsedate would take the year 1 for 2001
         if found:
             moment = datetime.fromisoformat(found[1] + (found[3] or "Z").replace("Z", "+00:00"))
             seconds = moment.timestamp() + float(found[2] or 0)

@@ -47,6 +47,7 @@ def _int(fields: Mapping[str, Field], name: str) -> int | None:
 
 def _cgroup(fields: Mapping[str, Field]) -> tuple[str, ...]:
     owner, limit = fields.get("oom_memcg"), _int(fields, "memory_limit_kb")
+    limit = None if fields.get("memory_limit_is_unlimited") else limit
     task = fields.get("task_memcg")
     where = f"of {owner}" if owner else "of the container (or of its pod, if several containers share one)"
     size = "" if limit is None else f" above {human_bytes(limit << 10)}"

@@ -21,7 +21,7 @@ _LOST: Final = re.compile(
     r"|Unable to determine the device handle for (?:GPU|gpu)|NVRM: .{0,80}probe routine failed|GPU(?: \S+)? .{0,20}requires reset"
     r"|NVRM: The NVIDIA GPU [0-9a-fA-F:.]{4,20}\s*$|amdgpu.{0,80}GPU reset (?:begin|succeeded|failed)|amdgpu.{0,60}device lost"
 )
-_PCI: Final = re.compile(r"\b([0-9a-fA-F]{3,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-9a-fA-F])?)(?![0-9a-fA-F:])")
+_PCI: Final = re.compile(r"\b([0-9a-fA-F]{3,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-9a-fA-F])?)(?![0-9a-fA-F]|:[0-9a-fA-F])")
 _PCI_ID: Final = re.compile(r"PCI ID: ([0-9a-fA-F]{4}:[0-9a-fA-F]{4})")
 _UUID: Final = re.compile(r"\b(GPU-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})")
 _ERROR: Final = re.compile(r"(RmInitAdapter failed! \([0-9a-fA-Fx:]{3,40}\))")
@@ -172,10 +172,15 @@ def _fields(events: list[_Event], xids: list[int], root: int | None, texts: str)
         "pci_id": None if pci_id is None else pci_id[1],
         "error": None if error is None else error[1],
         "minor": None if minor is None else int(minor[1]),
-        "repeats": len(events),
+        "repeats": max(Counter(_shape(one.line.text) for one in events).values()),
         "meanings": {str(code): MEANINGS[code][1] for code in counts if code in MEANINGS} or None,
         "device_lost": lost,
     }
+
+
+def _shape(text: str) -> str:
+    """Give the same value for repeats of one message."""
+    return re.sub(r"\d+", "0", text)
 
 
 def _root(xids: list[int]) -> int | None:

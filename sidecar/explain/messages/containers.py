@@ -52,8 +52,10 @@ def _eviction(text: str, _found: re.Match[str]) -> dict[str, Field]:
     request = re.search(rf"(?:exceeds its request of|request is) ({ONE}|\d+)", text)
     threshold = re.search(rf"Threshold quantity: ({ONE}|\d+)", text)
     available = re.search(rf"available: ({ONE}|\d+)", text)
+    qos = re.search(r"qosClass: (\w{4,12})", text)
     return {
         "resource": name,
+        "qos": None if qos is None else qos[1],
         "not_memory": None if name is None else name != "memory",
         "container": None if using is None else using[1],
         "usage_bytes": None if using is None else size(using[2]),
@@ -103,7 +105,7 @@ PATTERNS: Final = (
     _row("eviction", ("low on resource", "evicted", "eviction manager", "emptydir volume", "ephemeral local storage"),
          r"node was low on resource: |eviction manager: (?:pod )?\S+ (?:is )?evicted|Usage of EmptyDir volume \S+ exceeds the limit"
          r"|[Ee]phemeral local storage usage exceeds|\bTaintManagerEviction\b|[Rr]eason:\s+\"?(?:Evicted|Preempt\w*)\b",
-         "the node evicted the pod", end_class=EndClass.EVICTION, read=_eviction, after=2),
+         "the node evicted the pod", end_class=EndClass.EVICTION, read=_eviction, after=4, again=False),
     _row("stopping", ("stopping container",), r"\bKilling\b.{0,200}?Stopping container (\S{1,253})",
          "the pod was being deleted or replaced: its containers were told to stop", end_class=EndClass.DELETION,
          read=_stopping, confidence=Confidence.MEDIUM,

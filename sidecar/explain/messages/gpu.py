@@ -85,7 +85,8 @@ def _torch_notes(sizes: dict[str, int | None]) -> dict[str, Field]:
 
 def _async(text: str, found: re.Match[str]) -> dict[str, Field]:
     sizes: dict[str, Field] = {name: limit(_first(pattern.search(text))) for name, pattern in _ASYNC.items()}
-    index = None if found[1] is None else int(found[1])
+    device = found[1] or found[2]
+    index = None if device is None else int(device)
     return {"framework": "torch", "allocator": "cudaMallocAsync", "device": "cuda", "gpu_index": index, **sizes}
 
 
@@ -170,6 +171,7 @@ PATTERNS: Final = (
         "NCCL could not allocate GPU memory",
         read=_nccl,
         after=3,
+        again=False,
     ),
     _gpu("library", ("alloc_failed", "insufficient_resources"),
          r"(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|CUFFT|HIPBLAS|MIOPEN|ROCBLAS)_(?:STATUS_)?(?:ALLOC_FAILED|INSUFFICIENT_RESOURCES)",

@@ -26,7 +26,13 @@ def _errno(text: str) -> int | None:
 
 
 def _cpu_allocator(text: str, found: re.Match[str]) -> dict[str, Field]:
-    return {"framework": "torch", "device": "cpu", "requested_bytes": _number(found[1]), "errno": _errno(text)}
+    return {
+        "framework": "torch",
+        "device": "cpu",
+        "requested_bytes": _number(found[1]),
+        "errno": _errno(text),
+        "misleading_text": _misleading(text),
+    }
 
 
 def _numpy(_text: str, found: re.Match[str]) -> dict[str, Field]:
@@ -93,6 +99,7 @@ PATTERNS: Final = (
         read=_pinned,
         confidence=Confidence.MEDIUM,
         after=1,
+        again=False,
     ),
     _row(
         "cpu_allocator",
@@ -100,6 +107,7 @@ PATTERNS: Final = (
         r"DefaultCPUAllocator: (?:can't allocate memory|not enough memory): you tried to allocate (\d{1,20}) bytes",
         "torch could not allocate host memory",
         read=_cpu_allocator,
+        after=1,
     ),
     _row(
         "cpu_allocator",
@@ -125,6 +133,7 @@ PATTERNS: Final = (
         "shared memory (/dev/shm) was full",
         end_class=_SHM,
         after=2,
+        again=False,
     ),
     _row(
         "mmap",
@@ -175,6 +184,7 @@ PATTERNS: Final = (
         end_class=_SHM,
         read=lambda text, _found: _sigbus(text),
         after=4,
+        again=False,
     ),
     Pattern(
         subject="ray_guess",
@@ -183,8 +193,14 @@ PATTERNS: Final = (
         words=("potential root causes",),
         start=re.compile(r"There are some potential root causes\."),
         summary="Ray lists what may have happened, it does not know",
+        read=lambda text, _found: {"misleading_text": _guess(text)},
     ),
 )
+
+
+def _guess(text: str) -> str | None:
+    found = re.search(r"killed by SIGKILL by OOM killer", text)
+    return None if found is None else found[0]
 
 
 def _sigbus(text: str) -> dict[str, Field]:
@@ -192,13 +208,11 @@ def _sigbus(text: str) -> dict[str, Field]:
     names = [spelled for one in re.findall(r"0x([0-9a-f]{12,16})\b", text) if (spelled := _spelled(one))]
     pid = re.search(r"\bpid[= ](\d{1,10})", text)
     sure = bool(names) or re.search(r"/dev/shm|shared memory|\bshm\b|nccl", text, re.IGNORECASE) is not None
-    guess = re.search(r"killed by SIGKILL by OOM killer", text)
     return {
         "signal": "SIGBUS",
         "signal_number": 7,
         "pid": None if pid is None else int(pid[1]),
         "hint": f"an address spells {names[0]!r}" if names else None,
-        "misleading_text": None if guess is None else guess[0],
         "confidence": (Confidence.HIGH if sure else Confidence.MEDIUM).value,
     }
 

@@ -30,6 +30,7 @@ def _earlyoom(text: str, found: re.Match[str]) -> dict[str, Field]:
     signals: list[Field] = [signal, "SIGKILL"] if escalated and signal != "SIGKILL" else [signal]
     return {
         "killer": "earlyoom",
+        "kernel_oom": False,
         "signal": signal,
         "signals": signals,
         "victim_pid": _int(number),
@@ -43,7 +44,7 @@ def _earlyoom(text: str, found: re.Match[str]) -> dict[str, Field]:
 
 
 def _oomd_kill(_text: str, found: re.Match[str]) -> dict[str, Field]:
-    return {"killer": "systemd-oomd", "killed_pids": [int(found[1])], "pids": [int(found[1])]}
+    return {"killer": "systemd-oomd", "kernel_oom": False, "killed_pids": [int(found[1])], "pids": [int(found[1])]}
 
 
 def _oomd_cgroup(_text: str, found: re.Match[str]) -> dict[str, Field]:

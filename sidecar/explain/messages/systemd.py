@@ -29,6 +29,7 @@ def _watchdog(_text: str, found: re.Match[str]) -> dict[str, Field]:
     seconds = re.fullmatch(r"(\d{1,6})s", found[2] or "")
     return {
         "subtype": "systemd watchdog",
+        "result": "watchdog",
         "limit": found[2],
         "limit_s": None if seconds is None else int(seconds[1]),
         "unit": found[1],
@@ -74,7 +75,7 @@ PATTERNS: Final = (
     _row("unit_exit", ("main pid:",),
          r"Main PID: (\d{1,10}) \(code=(exited|killed|dumped), (?:signal=([A-Z0-9]{2,10})|status=(\d{1,3}))",
          "the unit's main process ended", read=_main_pid, role=Role.END),
-    _row("unit_result", ("failed with result", "(result:"), rf"(?:{_UNIT}: Failed with|Active: failed \((R)esult:?) ?(?:result )?'?([a-z-]{{3,20}})'?",
+    _row("unit_result", ("failed with result", "(result:"), rf"(?:{_UNIT}: Failed with|Active: failed \(Result:) ?(?:result )?'?([a-z-]{{3,20}})'?",
          "the unit failed", read=lambda text, found: _result(text, found), role=Role.CONSEQUENCE),
     _row("unit_oom", ("killed by the oom killer", "oom killer killed some"),
          rf"{_UNIT}: (?:A process of this unit has been killed by the OOM killer|The kernel OOM killer killed some processes in this unit)",

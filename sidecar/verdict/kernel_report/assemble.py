@@ -12,8 +12,8 @@ from sidecar.verdict.kernel_report.values import OomReport, Scope
 
 STORM_SECONDS: Final = 2.0
 """Kills without a head of their own this soon after one another are one incident: rate limiting hid the heads."""
-LONGEST_REPORT: Final = 20_000
-"""Lines after which a report is over: a task table has one row a process."""
+LONGEST_GAP: Final = 300
+"""Foreign lines after which a report is over: other subjects print between its lines."""
 _KERNEL_FACILITY: Final = 0
 
 Handler = Callable[["Assembler", "KernelLine"], bool]
@@ -45,7 +45,7 @@ class Assembler:
     def feed(self, line: KernelLine) -> bool:
         """Take one line; tell whether it belongs to a report."""
         newest = self._newest
-        if newest is not None and line.number - newest.last > LONGEST_REPORT:
+        if newest is not None and line.number - newest.last > LONGEST_GAP:
             self._newest = None
         return any(handler(self, line) for handler in _HANDLERS) or self._context(line)
 
@@ -194,7 +194,7 @@ class Assembler:
                 return False
             self._open[line.caller] = self._newest = report
             return True
-        if line.number - report.last > LONGEST_REPORT or not shapes.put_context(report, line.text):
+        if line.number - report.last > LONGEST_GAP or not shapes.put_context(report, line.text):
             return False
         report.last = line.number
         return True

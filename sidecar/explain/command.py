@@ -1,0 +1,59 @@
+"""`oomguard explain [FILE ...|-]`, registered by `sidecar.cli`. Imports are late: the daemon parses flags beside it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+HELP: Final = "say why something died, from logs, states and counters that you already have"
+_DESCRIPTION: Final = (
+    "Takes any mix of kernel logs, pod states and events, docker inspect, journals, logs of servers and cgroup files, "
+    "plain or gzip. Exit status: 0 classified or nothing ended, 1 an incident could not be decided, 2 bad input."
+)
+_EXIT_BAD_INPUT: Final = 2
+_WORTH_A_BAR: Final = 8 << 20
+"""Bytes that take long enough to be watched."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Give the command its arguments and its action."""
+    parser.description = _DESCRIPTION
+    parser.add_argument("files", nargs="*", metavar="FILE", help='files to read; "-" or none: standard input')
+    parser.add_argument("--json", action="store_true", help="one JSON document")
+    parser.set_defaults(act=act)
+
+
+def act(arguments: argparse.Namespace) -> int:
+    """Explain the files; give the exit status."""
+    from sidecar.explain import show
+    from sidecar.explain.reading import InputError, explain
+
+    names = tuple(arguments.files) or ("-",)
+    try:
+        with _bar(names) as progress:
+            report = explain(names, progress)
+    except InputError as exc:
+        sys.stderr.write(f"oomguard: explain: {exc}\n")
+        return _EXIT_BAD_INPUT
+    sys.stdout.write(show.as_json(report) if arguments.json else show.as_text(report))
+    return show.exit_status(report)
+
+
+@contextmanager
+def _bar(names: tuple[str, ...]) -> Iterator[Callable[[int], None] | None]:
+    """Show a progress bar on a terminal, where there is enough to read."""
+    from sidecar.explain.reading import total_bytes
+
+    total = total_bytes(names)
+    if not sys.stderr.isatty() or (total is not None and total < _WORTH_A_BAR):
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("reading", total=total)
+        yield lambda count: progress.advance(task, count)
