@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import sqlite3
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from tests.lab.kit.wait import until
 from tests.sidecar.daemons import Daemon, let_go, model
@@ -97,7 +97,7 @@ def test_the_next_life_has_no_part_in_the_end_of_the_last(tmp_path: Path) -> Non
 
 def _connects(pid: int) -> bool:
     """Whether a process has a socket: it has connected, which a stopped sidecar has not accepted yet."""
-    return any(os.readlink(link).startswith("socket:") for link in Path(f"/proc/{pid}/fd").iterdir())
+    return any(str(link.readlink()).startswith("socket:") for link in Path(f"/proc/{pid}/fd").iterdir())
 
 
 def test_a_killed_sidecar_goes_on_with_its_record_and_counts_no_life_twice(tmp_path: Path) -> None:
@@ -159,8 +159,8 @@ def _state(daemon: Daemon) -> str | None:
     return None if view is None else str(view["judgement"]["state"])
 
 
-def _incidents(daemon: Daemon, at_least: int) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = daemon.get("/incidents")["incidents"]
+def _incidents(daemon: Daemon, at_least: int) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = daemon.get("/incidents")["incidents"]
     return found if len(found) >= at_least else []
 
 

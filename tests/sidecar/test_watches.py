@@ -136,16 +136,18 @@ def test_a_model_that_answers_after_its_end_is_not_held_dead(desk: Desk) -> None
     seen = model("vllm")
     watch = desk.hand_over(seen)
     watch.died = at(5)
-    for started, outcome, outlived in (
-        (4, ProbeOutcome.OK, False),
-        (6, ProbeOutcome.REFUSED, False),
-        (7, ProbeOutcome.OK, True),
-    ):
-        watch.prober.last = Known(ProbeResult(started=at(started), latency_seconds=0.1, outcome=outcome))
-        assert desk.watches.lay_down_outlived(watch) is outlived
+    tries = [(4, ProbeOutcome.OK), (6, ProbeOutcome.REFUSED), (7, ProbeOutcome.OK)]
+    outlived = [desk.watches.lay_down_outlived(probed(watch, *one)) for one in tries]
+    assert outlived == [False, False, True]
     assert watch.sight is SightKind.NONE
     assert watch.died is None
     assert desk.closed == [seen]
+
+
+def probed(watch: Watch, started: float, outcome: ProbeOutcome) -> Watch:
+    """Give the watch a finished probe."""
+    watch.prober.last = Known(ProbeResult(started=at(started), latency_seconds=0.1, outcome=outcome))
+    return watch
 
 
 def test_a_new_life_starts_the_judgement_anew_and_a_known_one_goes_on(desk: Desk) -> None:
