@@ -14,6 +14,8 @@ RELEASE = "0.1.0"
 DEFAULT_DIRECTORY = "/run/oomguard"
 DIRECTORY_VARIABLE = "OOMGUARD_DIR"
 NAME_VARIABLE = "OOMGUARD_NAME"
+WATCH_VARIABLE = "MEMORY_PRESSURE_WATCH"
+"""Of systemd's resource pressure protocol: the file, FIFO or socket that tells a program of memory pressure."""
 _NAME_LIMIT = 200
 _INTERPRETERS = ("python", "pypy")
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from guard.fence import fence, troubles
-from guard.place import pressure_path, shared_directory
+from guard.place import WATCH_VARIABLE, pressure_path, shared_directory
 from guard.pressure import WARNING
 from guard.threads import start_unseen
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from guard.relief import Relief
 
-WATCH: Final = "MEMORY_PRESSURE_WATCH"
 WRITE: Final = "MEMORY_PRESSURE_WRITE"
 OFF: Final = "/dev/null"
 HOLDS_SECONDS: Final = 10.0
@@ -55,11 +54,11 @@ def plan(environment: Mapping[str, str], own_socket: str) -> WatchPlan | None:
     Raises:
         ValueError: what is to be written is not base64, or the path is not absolute.
     """
-    path = environment.get(WATCH, "")
+    path = environment.get(WATCH_VARIABLE, "")
     if path in ("", OFF) or os.path.normpath(path) == os.path.normpath(own_socket):
         return None
     if not path.startswith("/"):
-        raise ValueError(f"{WATCH} is not an absolute path: {path[:100]}")
+        raise ValueError(f"{WATCH_VARIABLE} is not an absolute path: {path[:100]}")
     try:
         return WatchPlan(path, base64.b64decode(environment.get(WRITE, ""), validate=True))
     except binascii.Error as error:

@@ -36,7 +36,15 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from guard.fence import fence
 from guard.keeper import MAIN, PARENT, SWITCH, switched_off
-from guard.place import DIRECTORY_VARIABLE, NAME_VARIABLE, model_name, shared_directory, socket_path
+from guard.place import (
+    DIRECTORY_VARIABLE,
+    NAME_VARIABLE,
+    WATCH_VARIABLE,
+    model_name,
+    pressure_path,
+    shared_directory,
+    socket_path,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -70,9 +78,10 @@ _SI_KERNEL_MIN: Final = 1
 
 
 def child_environment(environment: Mapping[str, str], session: str, name: str) -> dict[str, str]:
-    """Give the server's environment: our site folder first on PYTHONPATH, and the guard on."""
+    """Give the server's environment: our site folder first on PYTHONPATH, the guard on, and whom to ask of pressure."""
     before = environment.get("PYTHONPATH")
     return {
+        **_pressure_watch(environment),
         **environment,
         "PYTHONPATH": SITE if not before else f"{SITE}{os.pathsep}{before}",
         SWITCH: "on",
@@ -80,6 +89,16 @@ def child_environment(environment: Mapping[str, str], session: str, name: str) -
         NAME_VARIABLE: name,
         PARENT: session,
     }
+
+
+def _pressure_watch(environment: Mapping[str, str]) -> dict[str, str]:
+    """Name the sidecar's pressure socket to programs that speak systemd's protocol, where nobody has named another.
+
+    Only if it is there by now: a program that is pointed at nothing does without, one that is not asked may have a
+    way of its own.
+    """
+    path = os.path.abspath(pressure_path(shared_directory()))
+    return {WATCH_VARIABLE: path} if not environment.get(WATCH_VARIABLE) and os.path.exists(path) else {}
 
 
 def run(command: Sequence[str]) -> int:

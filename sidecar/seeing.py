@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
+from dataclasses import asdict
 from typing import Final
 
 from guard.kernel.reader import Reader
-from guard.link.protocol import Pressure
+from guard.link.protocol import Pressure, Relieved
 from guard.model import LifeId
-from sidecar import distribution
+from sidecar import distribution, pressure, pressure_socket, units
 from sidecar.collect.model import ModelReader
 from sidecar.collect.processes import ProcessReader
 from sidecar.endings import Endings
 from sidecar.hub import Hub
 from sidecar.journal import Scalar
+from sidecar.pressure_socket import PressureSocket
 from sidecar.sample import SightKind
 from sidecar.sight.chooser import Chooser, hands_over
 from sidecar.sight.handover import HandoverCallbacks, HandoverLimits, HandoverServer
@@ -41,6 +43,7 @@ class Seeing:
         self._endings = endings
         self._chooser = Chooser(hub.settings, reader)
         self._server: HandoverServer | None = None
+        self._pressure_socket: PressureSocket | None = None
 
     async def look(self) -> None:
         """Look for the model by other ways while none hands over, in a thread: /proc of a stalled process may block."""
@@ -62,13 +65,18 @@ class Seeing:
         server = HandoverServer(
             path,
             HandoverCallbacks(
-                on_seen=self._handed_over, on_exit_status=self._exit_told, on_lost=self._lost, on_refused=self._refused
+                on_seen=self._handed_over,
+                on_exit_status=self._exit_told,
+                on_lost=self._lost,
+                on_refused=self._refused,
+                on_relieved=self._relieved,
             ),
             HandoverLimits(allowed_uids=None if uids is None else frozenset(uids)),
             distribution.release(),
         )
         await server.start()
         self._server = server
+        offered = await self._offer_pressure()
         try:
             made = _identity(path)
             while _identity(path) == made:
@@ -77,10 +85,24 @@ class Seeing:
         finally:
             self._server = None
             self._watches.look_away_from(SightKind.HANDOVER)
+            await offered.close()
             await server.close()
 
+    async def _offer_pressure(self) -> PressureSocket:
+        """Offer pressure to programs without the guard as well. Where that fails, nothing else does."""
+        offered = self._pressure_socket = PressureSocket(f"{self._hub.settings.dir}/{pressure_socket.NAME}")
+        try:
+            await offered.start()
+        except OSError as exc:
+            self._hub.degraded.set("pressure socket", str(exc.strerror or exc))
+        else:
+            self._hub.degraded.clear("pressure socket")
+        return offered
+
     def tell(self, seen: SeenModel, notice: Pressure) -> None:
-        """Pass a notice of pressure on to the guards of a model."""
+        """Pass a notice of pressure on to the guards of a model, and to whoever else in the pod listens."""
+        if self._pressure_socket is not None and notice.level != pressure.NONE:
+            self._pressure_socket.tell()
         if self._server is not None and seen.kind is SightKind.HANDOVER:
             self._server.send_pressure(seen, notice)
 
@@ -127,6 +149,13 @@ class Seeing:
     def _lost(self, seen: SeenModel, process: SeenProcess) -> None:
         self._hub.log.debug("link_lost", model=seen.name, pid=process.life.pid, session=process.life.session)
 
+    def _relieved(self, seen: SeenModel, process: SeenProcess, effect: Relieved) -> None:
+        watch = next((one for one in self._watches if one.reader is not None and one.reader.seen is seen), None)
+        if watch is None:
+            return
+        fields: dict[str, Scalar] = {"pid": process.life.pid, "session": process.life.session, **asdict(effect)}
+        self._hub.journal.say(self._hub.clock.now(), watch.name, "relieved", _in_words(effect), fields)
+
     def _refused(self, reason: str) -> None:
         self._hub.log.warning("handover_refused", reason=reason)
 
@@ -145,6 +174,12 @@ class Seeing:
         if process is None:
             close_levels(seen.levels)
             self._chooser.drop()
+
+
+def _in_words(effect: Relieved) -> str:
+    freed = {"anonymous": effect.anon_freed_bytes, "cgroup": effect.cgroup_freed_bytes, "GPU": effect.gpu_freed_bytes}
+    parts = [f"{name} {units.human_bytes(value)}" for name, value in freed.items() if value is not None]
+    return f"{effect.action}: {effect.said or 'gave back ' + ', '.join(parts)} in {effect.seconds:.3f} s"
 
 
 def _identity(path: str) -> tuple[int, int] | None:

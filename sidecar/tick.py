@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import resource
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, TypeAlias
@@ -22,11 +22,12 @@ from guard.kernel import procfs
 from guard.kernel.reader import KeptFile, Reader
 from guard.link.protocol import Pressure
 from guard.model import Known, Reading, Unknown
+from sidecar import pressure
 from sidecar.board import ModelView
 from sidecar.collect.model import ModelReader
 from sidecar.detect import levels, load_fit, time_to_limit
 from sidecar.detect.run_all import DETECTORS, next_tick_seconds
-from sidecar.detect.values import Answer, Finding, Severity
+from sidecar.detect.values import Answer, Finding
 from sidecar.endings import Endings
 from sidecar.health.evidence import gather
 from sidecar.health.judge import judge
@@ -183,14 +184,10 @@ class Ticker:
         for key, finding in old.items():
             if key not in new and finding.detector != levels.LIMIT_CHANGED:
                 say(at, watch.name, "warning_over", f"no longer: {finding.text}", {"detector": finding.detector})
-        self._tell_guards(watch, _worst(old.values()), _worst(new.values()))
-
-    def _tell_guards(self, watch: Watch, before: Finding | None, after: Finding | None) -> None:
-        severities = tuple(None if finding is None else finding.severity for finding in (before, after))
-        if watch.reader is None or severities[0] is severities[1]:
-            return
-        notice = Pressure("none", "over") if after is None else Pressure(after.severity.value, after.text)
-        self._tell(watch.reader.seen, notice)
+        if watch.reader is not None:
+            watch.told, notice = pressure.step(watch.told, new.values(), at.monotonic_s)
+            if notice is not None:
+                self._tell(watch.reader.seen, notice)
 
     def _publish(self, now: Instant, pause: float) -> None:
         hub = self._hub
@@ -240,12 +237,6 @@ def _seconds_to_limit(answers: tuple[Answer, ...]) -> Reading[float]:
 
 def _findings(answers: tuple[Answer, ...]) -> dict[tuple[str, str | None], Finding]:
     return {(answer.detector, answer.level): answer for answer in answers if isinstance(answer, Finding)}
-
-
-def _worst(findings: Iterable[Finding]) -> Finding | None:
-    """Give the loudest one that is worth telling the guard: a notice is none of its business."""
-    loud = [finding for finding in findings if finding.severity is not Severity.NOTICE]
-    return max(loud, key=lambda finding: finding.severity is Severity.CRITICAL, default=None)
 
 
 def _fields(finding: Finding) -> dict[str, Scalar]:

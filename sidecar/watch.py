@@ -13,6 +13,7 @@ from sidecar.ends import Quiet
 from sidecar.health.judge import JudgeMemory
 from sidecar.health.values import Judgement
 from sidecar.history import History
+from sidecar.pressure import Told
 from sidecar.sample import Instant, SightKind
 from sidecar.sight.seen import SeenModel, SeenProcess
 
@@ -51,6 +52,8 @@ class Watch:
     """Whether the last probe failed."""
     failing_since: Instant | None = None
     """Since when /livez has failed without a break."""
+    told: Told = field(default_factory=Told)
+    """What its guards know of pressure."""
 
     @property
     def answers(self) -> tuple[Answer, ...]:
@@ -85,3 +88,4 @@ class Watch:
             self.prober.forget_before(born)
         self.died = None
         self.failing_since = None
+        self.told = Told()

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from guard.link.protocol import ChildExit, Hello, Pressure, ProtocolError, Role, Welcome
+from guard.link.protocol import ChildExit, Hello, Pressure, ProtocolError, Relieved, Role, Welcome
 from guard.model import LifeId
 from sidecar.sight.handover_check import Checked, Peer, RejectedError
 from sidecar.sight.handover_listen import ListenError, listen, magic_of, make_directory
@@ -61,13 +61,14 @@ class HandoverCallbacks:
 
     `on_seen` comes again for the same process object when its client reconnects or a second client (the guard behind
     a runner) adds to it: `life`, `box` and `command` may then have changed. `on_lost` says that no client of a process
-    is connected any more. `on_refused` gives reasons in words.
+    is connected any more. `on_refused` gives reasons in words. `on_relieved` hears what a guard gave back.
     """
 
     on_seen: Callable[[SeenModel, SeenProcess], object]
     on_exit_status: Callable[[LifeId, int], object]
     on_lost: Callable[[SeenModel, SeenProcess], object]
     on_refused: Callable[[str], object]
+    on_relieved: Callable[[SeenModel, SeenProcess, Relieved], object] = lambda _model, _process, _effect: None
 
 
 @dataclass(slots=True, eq=False)
@@ -251,6 +252,8 @@ class HandoverServer:
                 raise RejectedError("too many messages")
             if isinstance(message, ChildExit):
                 self._exited(client, message)
+            elif isinstance(message, Relieved) and client.model is not None and client.process is not None:
+                self._callbacks.on_relieved(client.model, client.process, message)
 
     def _exited(self, client: _Client, message: ChildExit) -> None:
         process = client.process

@@ -38,15 +38,15 @@ def magic_of(directory: Path) -> int | None:
     return magic.value if isinstance(magic, Known) else None
 
 
-def listen(path: Path) -> socket.socket:
+def listen(path: Path, kind: socket.SocketKind = socket.SOCK_SEQPACKET) -> socket.socket:
     """Listen under a temporary name, then take the name: at no moment is there a socket that answers nobody."""
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+    listener = socket.socket(socket.AF_UNIX, kind | socket.SOCK_NONBLOCK)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         listener.bind(str(temporary))
         temporary.chmod(_SOCKET_MODE)
         listener.listen(socket.SOMAXCONN)
-        _refuse_if_taken(path)
+        _refuse_if_taken(path, kind)
         temporary.rename(path)
     except OSError:
         listener.close()
@@ -55,7 +55,7 @@ def listen(path: Path) -> socket.socket:
     return listener
 
 
-def _refuse_if_taken(path: Path) -> None:
+def _refuse_if_taken(path: Path, kind: socket.SocketKind) -> None:
     """Only a socket that nobody listens on may be replaced."""
     try:
         mode = path.lstat().st_mode
@@ -63,7 +63,7 @@ def _refuse_if_taken(path: Path) -> None:
         return
     if not stat.S_ISSOCK(mode):
         raise ListenError(errno.EEXIST, f"{path} is there and is no socket: remove it")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK) as probe:
+    with socket.socket(socket.AF_UNIX, kind | socket.SOCK_NONBLOCK) as probe:
         try:
             probe.connect(str(path))
         except (ConnectionRefusedError, FileNotFoundError):
