@@ -1,4 +1,6 @@
-"""The `oomguard` command. `run`, `record-tree` and `site-dir` need the guard alone; the rest comes with the sidecar.
+"""The `oomguard` command.
+
+`run`, `check`, `record-tree` and `site-dir` need the guard alone; the rest comes with the sidecar.
 
 The sidecar's commands are passed on by name, so the guard does not import the sidecar until one of them is asked for.
 """
@@ -11,6 +13,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Final
 
+from guard import check
 from guard.place import DIRECTORY_VARIABLE, NAME_VARIABLE, RELEASE
 from guard.runner import EXIT_USAGE, SITE, run
 
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
 SIDECAR_COMMANDS: Final = {
     "sidecar": "the daemon beside the model server",
     "doctor": "what is set up, what is missing, and what to do about it",
-    "check": "check a settings file",
+    "settings": "check a settings file",
     "explain": "say why something died, from logs, states and counters that you already have",
 }
 
@@ -30,6 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     if words and words[0] in SIDECAR_COMMANDS:
         return _pass_on(words)
+    if words and words[0] == "check":
+        return check.main(words[1:])
     arguments = _parser().parse_args(words)
     if arguments.command is None:
         _parser().print_help(sys.stderr)
@@ -53,6 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     tree.set_defaults(act=_record_tree)
     site = commands.add_parser("site-dir", help="print the folder to put on PYTHONPATH (with OOMGUARD=on)")
     site.set_defaults(act=_site_dir)
+    commands.add_parser("check", help="ask the sidecar about the model, for a health check: exit 0 or 1")
     for name, text in SIDECAR_COMMANDS.items():
         commands.add_parser(name, help=text)
     return parser

@@ -22,7 +22,7 @@ def test_help_lists_every_command(tmp_path: Path) -> None:
     """`--help` names each command, those of the sidecar included."""
     ended = _oomguard(tmp_path, "--help")
     assert ended.returncode == 0
-    for name in ("run", "record-tree", "site-dir", *SIDECAR_COMMANDS):
+    for name in ("run", "check", "record-tree", "site-dir", *SIDECAR_COMMANDS):
         assert re.search(rf"^    {name}\b", ended.out, re.MULTILINE), name
 
 

@@ -32,8 +32,8 @@ def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
         (["sidecar", "--sight", "xray"], "sight"),
         (["sidecar", "--config", "/absent.toml"], "/absent.toml"),
         (["doctor", "--listen", "x"], "HOST:PORT"),
-        (["check"], "FILE"),
-        (["check", "/absent.toml"], "/absent.toml"),
+        (["settings"], "FILE"),
+        (["settings", "/absent.toml"], "/absent.toml"),
     ],
 )
 def test_wrong_usage_is_one_line_and_status_2(words: list[str], said: str, capsys: Capture) -> None:
@@ -48,7 +48,7 @@ def test_check_says_that_a_file_is_good(tmp_path: Path, capsys: Capture) -> None
     """A good file is status 0."""
     file = tmp_path / "oomguard.toml"
     file.write_text('name = "vllm"\n[health]\nperiod_seconds = 5\n')
-    assert main(["check", str(file)]) == 0
+    assert main(["settings", str(file)]) == 0
     assert "good" in capsys.readouterr().out
 
 

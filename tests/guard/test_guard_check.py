@@ -1,0 +1,116 @@
+"""`oomguard check` against answers, silence and nobody at all."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.guard.hosts import Ended, environment, run_command
+
+PASS = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok\n"
+FAIL = b"HTTP/1.1 503 Service Unavailable\r\n\r\nfailed: hung; nothing moves\n"
+OTHER = b"HTTP/1.1 404 Not Found\r\n\r\nno such page\n"
+
+
+@contextmanager
+def answering(answer: bytes | None) -> Iterator[tuple[str, list[bytes]]]:
+    """Serve one connection; None keeps it open without a word. Gives the URL and what was asked."""
+    asked: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        done = threading.Event()
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                asked.append(connection.recv(4096))
+                if answer is None:
+                    done.wait(20)
+                else:
+                    connection.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}", asked
+        finally:
+            done.set()
+            thread.join(20)
+
+
+def check(shared: Path, *words: str) -> Ended:
+    """Run the command."""
+    return run_command([sys.executable, "-m", "guard.cli", "check", *words], environment(shared))
+
+
+@pytest.mark.parametrize(("answer", "status"), [(PASS, 0), (FAIL, 1)])
+def test_the_status_is_the_sidecars_answer(tmp_path: Path, answer: bytes, status: int) -> None:
+    """200 is 0, 503 is 1, and what the sidecar said is shown."""
+    with answering(answer) as (url, asked):
+        ended = check(tmp_path, "--url", url)
+    assert ended.returncode == status
+    assert ended.out == answer.partition(b"\r\n\r\n")[2].decode()
+    assert asked[0].startswith(b"GET /livez HTTP/1.")
+
+
+def test_it_asks_what_it_is_told_to(tmp_path: Path) -> None:
+    """Question and model are in the path."""
+    with answering(PASS) as (url, asked):
+        assert check(tmp_path, "readyz", "--url", f"{url}/", "--model", "llama").returncode == 0
+    assert asked[0].startswith(b"GET /readyz/llama HTTP/1.")
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (("livez",), 0),
+        (("readyz",), 1),
+        (("startupz",), 1),
+        (("livez", "--if-unreachable", "fail"), 1),
+        (("readyz", "--if-unreachable", "ok"), 0),
+    ],
+)
+@pytest.mark.parametrize("answer", [OTHER, None], ids=["no sidecar", "silent"])
+def test_a_sidecar_that_cannot_be_asked_kills_nobody(
+    tmp_path: Path, words: tuple[str, ...], status: int, answer: bytes | None
+) -> None:
+    """Without an answer liveness passes and says so; readiness and start-up fail; the flag decides otherwise."""
+    with answering(answer) as (url, _):
+        ended = check(tmp_path, *words, "--url", url, "--timeout", "0.3")
+    assert ended.returncode == status
+    assert "the sidecar cannot be asked" in ended.err
+
+
+def test_nobody_listens(tmp_path: Path) -> None:
+    """A dead sidecar refuses at once; a model is not failed for it."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        ended = check(tmp_path, "--url", f"http://127.0.0.1:{taken.getsockname()[1]}")
+    assert ended.returncode == 0
+    assert "refused" in ended.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("health",),
+        ("--url", "https://127.0.0.1:1"),
+        ("--url", "127.0.0.1:1"),
+        ("--url", "http://h:99999"),
+        ("--url", "http://h:1/path"),
+        ("--timeout", "0"),
+        ("--timeout", "soon"),
+        ("--model", "a b\n"),
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_is_two(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """A command line that cannot be meant ends with 2, in words."""
+    ended = check(tmp_path, *words)
+    assert ended.returncode == 2
+    assert "Traceback" not in ended.err
