@@ -3,6 +3,9 @@
 It asks as the kubelet would: a new connection each time, 200 to 399 is success, redirects are not followed.
 It gives up at the period rather than at the timeout, so that a late answer is told from none; that a probe is in
 flight past the timeout can be seen at `in_flight_since`, so no verdict has to wait for it.
+
+Only time in which the sidecar could have heard an answer is counted: while a probe is in flight it looks every tenth of
+a second, and a longer pause was its own (starved of CPU, stopped, reclaimed), not the model's.
 """
 
 from __future__ import annotations
@@ -22,6 +25,8 @@ from sidecar.settings import ProbeKind, ProbeTarget
 
 _SUCCESS: Final = range(200, 400)
 _BODY_LIMIT: Final = 10 << 10  # bytes read of an answer, as the kubelet does
+_LOOK_SECONDS: Final = 0.1
+_PAUSE_SECONDS: Final = 0.2  # between two looks; a busy loop is late by milliseconds
 _NONE_YET: Final = Unknown(Why.NOT_SAMPLED, "probe", detail="none has finished yet")
 _HEADERS: Final = {"User-Agent": "oomguard", "Accept": "*/*"}
 
@@ -37,7 +42,7 @@ class Prober:
         self._clock = clock
         self._on_result = on_result
         self._turn: asyncio.Task[None] | None = None
-        self.in_flight_since: Instant | None = None
+        self._flight: _Flight | None = None
         self.last: Reading[ProbeResult] = _NONE_YET if self.wanted else NO_PROBE
 
     @property
@@ -45,15 +50,24 @@ class Prober:
         """Whether there is anything to probe."""
         return self._target is not None and self._target.kind is not ProbeKind.NONE
 
+    @property
+    def in_flight_since(self) -> Instant | None:
+        """Since when a probe waits for its answer, not counting pauses of our own; None where none is in flight."""
+        if self._flight is None:
+            return None
+        now = self._clock.now()
+        waited = self._flight.waited(now)
+        return Instant(now.monotonic_s - waited, now.wall_s - waited)
+
     def forget_before(self, born: Instant) -> None:
         """Forget what was asked before a new life began, in flight or answered, and ask that life at once."""
-        asked, answered = self.in_flight_since, False
+        flight, answered = self._flight, False
         if isinstance(self.last, Known):
             answered = self.last.value.started >= born
             self.last = self.last if answered else _NONE_YET
-        if answered or (asked is not None and asked >= born):
+        if answered or (flight is not None and flight.started >= born):
             return
-        self.in_flight_since = None
+        self._flight = None
         if self._turn is not None:
             self._turn.cancel()
 
@@ -77,18 +91,19 @@ class Prober:
         await self._clock.sleep(max(0.0, self._rules.period_seconds - spent))
 
     async def _once(self, started: Instant) -> ProbeResult:
-        self.in_flight_since = started
+        flight = self._flight = _Flight(started)
+        asking = asyncio.create_task(self._ask())
+        patience = max(self._rules.timeout_seconds, self._rules.period_seconds)
         try:
-            async with asyncio.timeout(max(self._rules.timeout_seconds, self._rules.period_seconds)):
-                outcome, detail = await self._ask()
-        except TimeoutError:
-            outcome, detail = ProbeOutcome.TIMEOUT, ""
-        except (aiohttp.ClientError, OSError, ValueError) as exc:
-            outcome, detail = _failure(exc)
+            while not asking.done() and flight.waited(self._clock.now()) < patience:
+                await asyncio.wait({asking}, timeout=_LOOK_SECONDS)
+                flight.look(self._clock.now())
+            outcome, detail = _outcome(asking)
         finally:
-            self.in_flight_since = None
-        latency = self._clock.now().monotonic_s - started.monotonic_s
-        return ProbeResult(started=started, latency_seconds=latency, outcome=outcome, detail=detail)
+            self._flight = None
+            if asking.cancel():
+                await asyncio.wait({asking})
+        return ProbeResult(started=started, latency_seconds=flight.seconds, outcome=outcome, detail=detail)
 
     async def _ask(self) -> tuple[ProbeOutcome, str]:
         target = self._target
@@ -102,6 +117,32 @@ class Prober:
         ):
             await answer.content.read(_BODY_LIMIT)
             return (ProbeOutcome.OK if answer.status in _SUCCESS else ProbeOutcome.FAILED), f"status {answer.status}"
+
+
+class _Flight:
+    """A probe in flight: how long it has waited, leaving out pauses of our own."""
+
+    def __init__(self, started: Instant) -> None:
+        self.started = started
+        self.seconds = 0.0
+        self._looked = started
+
+    def waited(self, now: Instant) -> float:
+        """Say how long it has waited by now."""
+        return self.seconds + min(now.monotonic_s - self._looked.monotonic_s, _PAUSE_SECONDS)
+
+    def look(self, now: Instant) -> None:
+        """Note that we could have heard an answer."""
+        self.seconds, self._looked = self.waited(now), now
+
+
+def _outcome(asking: asyncio.Task[tuple[ProbeOutcome, str]]) -> tuple[ProbeOutcome, str]:
+    if not asking.done():
+        return ProbeOutcome.TIMEOUT, ""
+    try:
+        return asking.result()
+    except (aiohttp.ClientError, OSError, ValueError) as exc:
+        return _failure(exc)
 
 
 async def _connect(where: str) -> tuple[ProbeOutcome, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -168,3 +169,28 @@ async def test_a_new_life_is_asked_at_once_and_not_by_an_old_question() -> None:
     assert result.outcome is ProbeOutcome.OK
     assert result.started >= born
     assert results.empty()
+
+
+async def test_a_pause_of_our_own_is_not_the_models() -> None:
+    """While the sidecar itself stands still no answer is late: what it missed is heard, and counted short."""
+    results: asyncio.Queue[ProbeResult] = asyncio.Queue()
+    asked = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        await says(200, after=0.05)(reader, writer)
+
+    async with serving(answer) as port:
+        target = ProbeTarget.parse(f"http://127.0.0.1:{port}/")
+        prober = Prober(target, Rules(period_seconds=1.0, timeout_seconds=0.5), SystemClock(), results.put_nowait)
+        task = asyncio.create_task(prober.run())
+        await asyncio.wait_for(asked.wait(), 5)
+        time.sleep(1.5)  # noqa: ASYNC251 - the pause under test
+        since = prober.in_flight_since
+        assert since is not None
+        assert SystemClock().now().monotonic_s - since.monotonic_s < 0.5
+        result = await asyncio.wait_for(results.get(), 5)
+        task.cancel()
+        await asyncio.wait({task})
+    assert result.outcome is ProbeOutcome.OK
+    assert result.latency_seconds < 0.5
