@@ -12,16 +12,16 @@ _FRAGMENTED_RATIO: Final = 0.25
 """Of reserved memory lying idle: from here on the allocator's own cache could have served much of what was asked."""
 
 _BY_SOURCE: Final = {
-    "per-process fraction": "the fraction that was set for this process is used up: lower the load, or raise the fraction",
+    "per-process fraction": "the fraction set for this process is used up: lower the load, or raise the fraction",
     "cudnn": "cuDNN allocates outside torch: leave it room with guard.cuda_memory(fraction=0.9)",
     "cublas": "cuBLAS allocates outside torch: leave it room with guard.cuda_memory(fraction=0.9)",
-    "nccl": "NCCL allocates outside torch: leave it room with guard.cuda_memory(fraction=0.9), or lower NCCL_BUFFSIZE",
-    "cudaHostAlloc": "pin less host memory: torch rounds each pinned block up to a power of two; check the limit of the "
-    "container and `ulimit -l`",
+    "nccl": "NCCL allocates outside torch: leave it room with guard.cuda_memory(fraction=0.9), lower NCCL_BUFFSIZE",
+    "cudaHostAlloc": "pin less host memory: torch rounds each pinned block up to a power of two; check the limit "
+    "of the container and `ulimit -l`",
 }
 _BY_KIND: Final = {
-    "cuda_out_of_memory": "the GPU is full: use smaller batches, a shorter context or a smaller model, or see `holders` "
-    "for who else is on it",
+    "cuda_out_of_memory": "the GPU is full: use smaller batches, a shorter context or a smaller model; `holders` says "
+    "who is on it",
     "cuda_library_failure": "often the GPU has no memory left: look at nvidia-smi and at earlier failures in this log",
     "device_out_of_memory": "the accelerator is full: use smaller batches or a smaller model",
     "pinned_memory": "pin less host memory, or raise the memory limit",
@@ -29,8 +29,8 @@ _BY_KIND: Final = {
     "number of workers",
     "memory_error": "host memory ran out: raise the memory limit or `ulimit -v`, or load less at once",
     "mmap": "the file could not be mapped: check `ulimit -v`, vm.max_map_count and vm.overcommit_memory",
-    "shared_memory": "shared memory is full: raise it (docker --shm-size, compose shm_size, in Kubernetes an emptyDir with "
-    "medium: Memory on /dev/shm), or use num_workers=0",
+    "shared_memory": "shared memory is full: raise it (docker --shm-size, compose shm_size, in Kubernetes an emptyDir "
+    "with medium: Memory on /dev/shm), or use num_workers=0",
 }
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import _thread
 import os
-import sys
 import time
 
 from guard.admission import requests
@@ -22,12 +21,11 @@ from guard.fence import fence
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from guard.box.writer import BoxWriter, OperationSlot
-    from guard.failure import Caught
     from guard.link.client import LinkClient
     from guard.link.protocol import Pressure, Relieved
-    from guard.model import Failure
     from guard.pressure_watch import PressureWatch
     from guard.relief import Relief
+    from guard.telling import Teller
 
 SWITCH = "OOMGUARD"
 PARENT = "OOMGUARD_PARENT"
@@ -51,6 +49,7 @@ class Keeper:
         "_last_quiet_s",
         "_lock",
         "_parent_before",
+        "_teller",
         "box",
         "exit_status",
         "link",
@@ -66,6 +65,7 @@ class Keeper:
         self._lock = _thread.RLock()
         self._last_quiet_s = float("-inf")
         self._parent_before: str | None = None
+        self._teller: Teller | None = None
         self.box: BoxWriter | None = None
         self.link: LinkClient | None = None
         self.waiting = False
@@ -93,7 +93,7 @@ class Keeper:
         """Go idle: close the link, keep the box file for the sidecar, give the environment back."""
         with self._lock:
             box, link, watch, session = self.box, self.link, self.watch, self.session
-            self.box = self.link = self.watch = self.session = None
+            self.box = self.link = self.watch = self.session = self._teller = None
             self.waiting = False
         if watch is not None:
             watch.close()
@@ -145,7 +145,7 @@ class Keeper:
         if self.session is None:
             return
         was_awake, box, link, watch = not self.waiting, self.box, self.link, self.watch
-        self.box = self.link = self.watch = None
+        self.box = self.link = self.watch = self._teller = None
         self.exit_status = None
         with fence("fork"):
             if watch is not None:
@@ -190,7 +190,7 @@ class Keeper:
         if self.session is None:
             return
         with fence("failure"):
-            from guard.failure import Caught, memory_kind
+            from guard.failure import Caught, failure_of, memory_kind
 
             now = time.monotonic()
             memory = memory_kind(exc) is not None
@@ -200,32 +200,17 @@ class Keeper:
             if not loud and now - self._last_quiet_s < _QUIET_SECONDS:
                 return  # a server that drops a thousand connections a second must not pay for a thousand records
             self._last_quiet_s = now
-            self._record(
-                exc, Caught(kind=kind, fatal=fatal, at_wall_s=time.time(), at_monotonic_s=now, thread=thread), loud=loud
-            )
+            caught = Caught(kind=kind, fatal=fatal, at_wall_s=time.time(), at_monotonic_s=now, thread=thread)
+            self.teller().caught(self.wake(), failure_of(exc, caught), loud=loud)
 
-    def _record(self, exc: BaseException, caught: Caught, *, loud: bool) -> None:
-        from guard.failure import failure_of
+    def teller(self) -> Teller:
+        """Give the one that tells the failures of this process."""
+        from guard.telling import Teller
 
-        failure = failure_of(exc, caught)
-        box = self.wake()
-        if box is not None:
-            with fence("box"):
-                box.fail(failure)
-        if loud:
-            self._tell(failure)
-
-    def _tell(self, failure: Failure) -> None:
-        from guard.failure import json_line, termination_text
-        from guard.lastwords import write_stderr, write_termination_log
-
-        about = {"pid": os.getpid(), "session": self.session, "command": " ".join(sys.argv[:3])[:200]}
-        line = json_line(failure, about)
-        with fence("stderr"):
-            write_stderr(line)
-        if failure.fatal:
-            with fence("termination-log"):
-                write_termination_log(termination_text(failure, line))
+        with self._lock:
+            if self._teller is None:
+                self._teller = Teller(self.session or "")
+            return self._teller
 
     @property
     def working(self) -> bool:

@@ -4,8 +4,8 @@ One failure is often seen more than once: by the allocator's observer before the
 catches and reports it, by the hook that sees it end the process. These are one record. A later sight replaces the
 earlier one in the box (there is no instant without a record, as SIGKILL may come between) and keeps its exact figures.
 
-Standard error cannot be replaced: it gets a line at the first sight, as that may be the last, and one more if the failure
-turns out to be fatal. A server that survives thousands of them gets a few lines a second at most, the box their number.
+Standard error cannot be replaced: it gets a line at the first sight, as that may be the last, and one more if the
+failure turns out to be fatal. A server that survives thousands of them gets a few lines, the box their number.
 """
 
 from __future__ import annotations
@@ -160,9 +160,11 @@ def _same(told: Told, later: Failure) -> bool:
 
 def _merged(earlier: Failure, later: Failure) -> Failure:
     """The later sight with the earlier one's exact figures, place and thread."""
-    fields = {**later.fields, **earlier.fields}
-    if "figures" not in earlier.fields:
-        fields.pop("figures", None)
+    fields = dict(earlier.fields)
+    exact = fields and "figures" not in fields
+    for name, value in later.fields.items():
+        if not (exact and (name.endswith("_bytes") or name == "figures")):
+            fields.setdefault(name, value)
     return dataclasses.replace(
         later,
         fatal=earlier.fatal or later.fatal,

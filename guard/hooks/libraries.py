@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 LIBRARIES = (
     ("asyncio.base_events", "asyncio_errors"),
     ("multiprocessing.util", "worker_processes"),
+    ("torch.cuda", "torch_memory"),
     ("torch.serialization", "torch_load"),
     ("torch.nn.modules.module", "module_to"),
     ("safetensors", "safe_open"),

@@ -1,0 +1,1 @@
+"""What the guard asks of torch's CUDA allocator, and what it may set in it. torch is never imported by us."""

@@ -1,0 +1,48 @@
+"""What the server is doing right now in its own words: a request's name, set per task or thread.
+
+A context variable, so asyncio tasks and threads do not mix; threads of torch's own (backward) do not inherit it.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from contextvars import Token
+    from types import TracebackType
+
+_LIMIT = 120
+_current: ContextVar[str] = ContextVar("oomguard_tag", default="")
+
+
+class tag:  # noqa: N801 - reads as a statement: `with guard.tag("request 42"):`
+    """Name what runs inside, so that a memory failure in it says so: `with guard.tag("request 42"): ...`.
+
+    The text goes to logs and to the black box: a name or a number, never a prompt. The first 120 characters are kept.
+    """
+
+    __slots__ = ("_text", "_token")
+
+    def __init__(self, text: str) -> None:
+        self._text = str(text)[:_LIMIT]
+        self._token: Token[str] | None = None
+
+    def __enter__(self) -> None:
+        """Set it in this task or thread."""
+        self._token = _current.set(self._text)
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
+        """Take it back; an exception passes."""
+        token, self._token = self._token, None
+        if token is not None:
+            try:
+                _current.reset(token)
+            except ValueError:  # a generator was closed in another context than it was opened in
+                _current.set("")
+
+
+def current() -> dict[str, str | int | float]:
+    """Give the tag of this task or thread as a field, or nothing."""
+    text = _current.get()
+    return {"tag": text} if text else {}
