@@ -23,7 +23,7 @@ happens. The server's oom_score_adj is left as it is; so is ours.
 The signal numbers SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP and SIGSYS stay unblocked: they are our own faults.
 """
 
-# ruff: noqa: PTH100, PTH118, PTH120 - pathlib is memory that the runner does not need
+# ruff: noqa: PTH100, PTH110, PTH118, PTH120 - pathlib is memory that the runner does not need
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ def child_environment(environment: Mapping[str, str], session: str, name: str) -
     """Give the server's environment: our site folder first on PYTHONPATH, the guard on, and whom to ask of pressure."""
     before = environment.get("PYTHONPATH")
     return {
-        **_pressure_watch(environment),
         **environment,
+        **_pressure_watch(environment),
         "PYTHONPATH": SITE if not before else f"{SITE}{os.pathsep}{before}",
         SWITCH: "on",
         DIRECTORY_VARIABLE: os.path.abspath(shared_directory()),
