@@ -151,6 +151,7 @@ class BoxState:
     release: str  # of the guard that wrote it
     created_wall_s: float
     command: str
+    name: str | None = None  # of the model; None in a box of a release that did not write it
     operations: tuple[Operation, ...] = ()
     beats: tuple[Beat, ...] = ()
     failures: tuple[Failure, ...] = ()

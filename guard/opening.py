@@ -57,7 +57,7 @@ def identify(session: str, parent_session: str | None) -> Identity:
 
 def open_box(who: Identity) -> BoxWriter | None:
     """Make the box; where it cannot be made, say so once and go on without."""
-    about = BoxAbout(who.parent_session, RELEASE, " ".join(who.command))
+    about = BoxAbout(who.parent_session, RELEASE, " ".join(who.command), model_name(who.command))
     try:
         return BoxWriter.create(boxes_directory(shared_directory()), who.life, about)
     except BoxError as error:

@@ -74,7 +74,7 @@ class Cells:
         return self.cell(index) + WORD_ROOM + sequence % self.copies * self.buffer_room
 
 
-ABOUT: Final = Cells("about", 64, 1, 1984, 1, "JSON: life, parent session, release, creation time, command")
+ABOUT: Final = Cells("about", 64, 1, 1984, 1, "JSON: life, parent session, release, creation time, model name, command")
 SIGTERM: Final = Cells("sigterm", 2048, 1, 64, 1, "wall clock (ns) of the first SIGTERM")
 EXIT: Final = Cells("exit", 2112, 1, 128, 2, "wall and monotonic clock (ns) and status of the orderly exit")
 BEATS: Final = Cells("beats", 4096, 32, 192, 2, "one named counter a cell")

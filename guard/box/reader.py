@@ -51,6 +51,7 @@ def parse_box(data: bytes, where: str) -> Reading[BoxState]:
             release=owner.about.release,
             created_wall_s=owner.created_wall_s,
             command=owner.about.command,
+            name=owner.about.name,
             operations=_operations(data),
             beats=_beats(data),
             failures=_failures(data),

@@ -19,6 +19,7 @@ from guard.model import Failure, LifeId
 Scalar: TypeAlias = str | int | float
 
 _NAME_ROOM: Final = 64
+_MODEL_ROOM: Final = 400
 _COMMAND_ROOM: Final = 1024
 _MESSAGE_ROOM: Final = 1024
 _FRAME_ROOM: Final = 200
@@ -37,6 +38,7 @@ class BoxAbout:
     parent_session: str | None
     release: str
     command: str
+    name: str | None = None  # of the model, as the link tells it
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ def encode_about(life: LifeId, about: BoxAbout, created_wall_s: float) -> bytes:
                 "parent_session": None if about.parent_session is None else _cut(about.parent_session, _NAME_ROOM),
                 "release": _cut(about.release, _NAME_ROOM),
                 "created_wall_s": created_wall_s,
+                "name": None if about.name is None else _cut(about.name, _MODEL_ROOM),
                 "command": _cut(about.command, room),
             }
         )
@@ -79,11 +82,12 @@ def decode_about(payload: bytes) -> About | None:
             start_ticks=_whole(found["start_ticks"]),
             session=_text(found["session"]),
         )
-        parent = found["parent_session"]
+        parent, name = found["parent_session"], found.get("name")  # boxes of the first release have no name
         about = BoxAbout(
             parent_session=None if parent is None else _text(parent),
             release=_text(found["release"]),
             command=_text(found["command"]),
+            name=None if name is None else _text(name),
         )
         return About(life, about, _number(found["created_wall_s"]))
     except (KeyError, TypeError, OverflowError):

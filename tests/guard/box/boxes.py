@@ -9,7 +9,7 @@ from guard.box.reader import parse_box
 from guard.box.writer import BoxAbout, BoxWriter
 from guard.model import BoxState, Failure, Known, LifeId
 
-ABOUT = BoxAbout(parent_session="parent", release="1.2.3", command="python serve.py --port 8000")
+ABOUT = BoxAbout(parent_session="parent", release="1.2.3", command="python serve.py --port 8000", name="server")
 
 
 def life(session: str = "session-1") -> LifeId:

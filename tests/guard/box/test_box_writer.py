@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import signal
 import stat
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from guard.box import format as layout
+from guard.box import texts
 from guard.box.reader import parse_box
 from guard.box.writer import BoxAbout, BoxError, BoxWriter
 from guard.model import Known, OperationKind, Unknown
@@ -327,6 +329,19 @@ def test_a_long_command_is_cut(tmp_path: Path) -> None:
     """A command of any length and content leaves a readable box."""
     box = BoxWriter.create(str(tmp_path), life(), BoxAbout(None, "1", "python " + "\x01" * 100_000))
     assert read(box).command.startswith("python")
+
+
+def test_a_model_without_a_name_is_told_as_such(tmp_path: Path) -> None:
+    """The name is what the link tells too; a box that has none, as the first release wrote it, is still whole."""
+    named = make(tmp_path, "named")
+    unnamed = BoxWriter.create(str(tmp_path), life("unnamed"), BoxAbout(None, "1", "python serve.py"))
+    assert read(named).name == "server"
+    assert read(unnamed).name is None
+    first_release = json.loads(texts.encode_about(life(), BoxAbout(None, "0.1", "serve"), 5.0))
+    del first_release["name"]
+    decoded = texts.decode_about(json.dumps(first_release).encode())
+    assert decoded is not None
+    assert decoded.about == BoxAbout(None, "0.1", "serve")
 
 
 def test_marking_stays_cheap(tmp_path: Path) -> None:
