@@ -6,19 +6,50 @@ import re
 from typing import Final
 
 from sidecar.explain.sizes import UNLIMITED_BYTES
-from sidecar.explain.values import Evidence, Field, Line, Role, Sign
+from sidecar.explain.values import Field, Line, Role, Sign, seen
 from sidecar.units import human_bytes
 from sidecar.verdict.values import Confidence, EndClass
 
-_PAIR: Final = re.compile(r"^\s*(?:/\S*/)?((?:memory|pids|cpu|memsw)\.[a-z_.]{2,40}|[a-z_]{2,40})\s*[ =:]\s*(\d{1,20}|max)\s*$")
+_PAIR: Final = re.compile(
+    r"^\s*(?:/\S*/)?((?:memory|pids|cpu|memsw)\.[a-z_.]{2,40}|[a-z_]{2,40})\s*[ =:]\s*(\d{1,20}|max)\s*$"
+)
 _REPR: Final = re.compile(r"u?['\"]([a-z_]{2,40})['\"]:\s?(\d{1,20})")
 _EVENTS: Final = ("low", "high", "max", "oom", "oom_kill", "oom_group_kill")
-_V1: Final = ("hierarchical_memory_limit", "total_rss", "under_oom", "oom_kill_disable", "pgpgin", "total_inactive_file")
+_V1: Final = (
+    "hierarchical_memory_limit",
+    "total_rss",
+    "under_oom",
+    "oom_kill_disable",
+    "pgpgin",
+    "total_inactive_file",
+)
 _V2: Final = ("memory.current", "memory.max", "memory.peak", "oom_group_kill", "workingset_refault_anon", "anon")
 _KNOWN: Final = frozenset(
     (
-        *(*_EVENTS, *_V1, *_V2, "cache", "rss", "swap", "shmem", "mapped_file", "inactive_file", "active_file", "dirty"),
-        *("inactive_anon", "active_anon", "writeback", "unevictable", "rss_huge", "pgfault", "pgmajfault", "file", "kernel"),
+        *(
+            *_EVENTS,
+            *_V1,
+            *_V2,
+            "cache",
+            "rss",
+            "swap",
+            "shmem",
+            "mapped_file",
+            "inactive_file",
+            "active_file",
+            "dirty",
+        ),
+        *(
+            "inactive_anon",
+            "active_anon",
+            "writeback",
+            "unevictable",
+            "rss_huge",
+            "pgfault",
+            "pgmajfault",
+            "file",
+            "kernel",
+        ),
         *("usage", "limit", "memory_stats", "failcnt", "max_usage", "slab", "sock", "pgpgout", "oom_kill"),
     )
 )
@@ -44,11 +75,13 @@ class CgroupFilesParser:
         if found is not None:
             return self._put(found[1], found[2], line)
         if "memory_stats" in line.whole or "hierarchical_memory_limit" in line.whole:
-            return any([self._put(name, value, line) for name, value in _REPR.findall(line.whole[:16384])])
+            return any(self._put(name, value, line) for name, value in _REPR.findall(line.whole[:16384]))
         return False
 
     def _put(self, name: str, value: str, line: Line) -> bool:
-        known = name.startswith(("memory.", "pids.", "memsw.")) or name.removeprefix("total_") in _KNOWN or name in _KNOWN
+        known = (
+            name.startswith(("memory.", "pids.", "memsw.")) or name.removeprefix("total_") in _KNOWN or name in _KNOWN
+        )
         if not known and not name.startswith("hierarchical_"):
             return False
         self._first = self._first or line
@@ -58,7 +91,7 @@ class CgroupFilesParser:
         return True
 
     def readings(self) -> dict[str, Field]:
-        """Give what was read, by the kernel's names with dots as underscores; unlimited is None, its number beside it."""
+        """Give what was read, by the kernel's names with dots as underscores; unlimited is None."""
         if len(self._values) < _FEWEST:
             return {}
         events = {name: self._values.get(name) for name in _EVENTS} if self._is_events() else {}
@@ -110,10 +143,10 @@ class CgroupFilesParser:
         size = "" if limit is None else f" of {human_bytes(limit)}"
         at_own = bool(own)
         where = f"the limit{size} of this cgroup" if at_own else "a limit above it, or the node's memory"
-        evidence = [Evidence(True, f"oom_kill {kills}" + ("" if own is None else f", oom {own}"), line.file, line.number)]
+        evidence = [seen(f"oom_kill {kills}" + ("" if own is None else f", oom {own}"), line.file, line.number)]
         peak = self._values.get("memory.peak")
         if peak is not None and limit is not None and peak >= limit:
-            evidence.append(Evidence(True, f"memory.peak reached the limit{size}", line.file, line.number))
+            evidence.append(seen(f"memory.peak reached the limit{size}", line.file, line.number))
         return [
             Sign(
                 role=Role.CAUSE,
@@ -121,7 +154,11 @@ class CgroupFilesParser:
                 file=line.file,
                 line=line.number,
                 end_class=EndClass.CGROUP_OOM,
-                confidence=Confidence.HIGH if at_own and len(evidence) > 1 else Confidence.MEDIUM if at_own else Confidence.LOW,
+                confidence=Confidence.HIGH
+                if at_own and len(evidence) > 1
+                else Confidence.MEDIUM
+                if at_own
+                else Confidence.LOW,
                 subject="counters",
                 summary=f"the kernel killed {kills} process{'es' if kills > 1 else ''} in this cgroup for {where}",
                 fields=self.readings(),

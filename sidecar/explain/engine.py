@@ -11,8 +11,8 @@ from sidecar.explain.cgroup_files import CgroupFilesParser
 from sidecar.explain.formats import kind_of
 from sidecar.explain.gunicorn import GunicornParser
 from sidecar.explain.kernel import KernelParser
-from sidecar.explain.messages import ALL
-from sidecar.explain.patterns import MessageParser
+from sidecar.explain.messages.table import ALL
+from sidecar.explain.patterns import LONGEST_LINE, MessageParser
 from sidecar.explain.probes import ProbeParser
 from sidecar.explain.status import StatusParser
 from sidecar.explain.unwrap import Unwrapper
@@ -53,7 +53,7 @@ class InputParser:
         if "\r" in text:
             text = text.rstrip("\r").rpartition("\r")[2]
         for line in self._unwrap.lines(number, text):
-            self._join(line)
+            self._join(_cut(line))
 
     def finish(self) -> tuple[list[Sign], InputNote]:
         """Give the signs in the order of their lines, and what was read."""
@@ -97,7 +97,11 @@ class InputParser:
     def _goes_on(self, held: Line, line: Line) -> bool:
         plain = line.stamp is None and line.program is None and line.kernel is None
         starts = line.whole[:1]
-        return plain and starts not in ("", " ", "\t", "[", "{", "<") and (not held.text.strip() or _reads_on(held.text, line.text))
+        return (
+            plain
+            and starts not in ("", " ", "\t", "[", "{", "<")
+            and (not held.text.strip() or _reads_on(held.text, line.text))
+        )
 
     def _judge(self, line: Line) -> None:
         kind = kind_of(line)
@@ -115,6 +119,16 @@ class InputParser:
             self._used.append(line.number)
 
 
+def _cut(line: Line) -> Line:
+    """Cut a very long line in the middle, so that no pattern has more than that to look at."""
+    if len(line.whole) <= LONGEST_LINE:
+        return line
+    half = LONGEST_LINE // 2
+    whole = line.whole[:half] + line.whole[-half:]
+    text = line.text if len(line.text) <= LONGEST_LINE else line.text[:half] + line.text[-half:]
+    return replace(line, text=text, whole=whole)
+
+
 def _is_cut(line: Line, *, last: Line) -> bool:
     prefixed = line.stamp is not None and line.kernel is not None
     return prefixed and (len(last.whole) >= _WRAP or not line.text.strip())
@@ -122,6 +136,6 @@ def _is_cut(line: Line, *, last: Line) -> bool:
 
 def _reads_on(before: str, after: str) -> bool:
     """Tell a torn word from a new sentence: the kernel's lines that are long are lists of paths and numbers."""
-    return before.startswith(("Task in ", "Memory cgroup stats", "oom-kill:", "Memory cgroup out", "Tasks in ")) and not re.match(
-        r"[A-Z][a-z]+ |\w+ invoked|oom|Kill", after
-    )
+    return before.startswith(
+        ("Task in ", "Memory cgroup stats", "oom-kill:", "Memory cgroup out", "Tasks in ")
+    ) and not re.match(r"[A-Z][a-z]+ |\w+ invoked|oom|Kill", after)

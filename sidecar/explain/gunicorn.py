@@ -7,7 +7,7 @@ from typing import Final
 
 from sidecar.explain.ends import end_fields
 from sidecar.explain.patterns import quote
-from sidecar.explain.values import Evidence, Field, Line, Role, Sign
+from sidecar.explain.values import Field, Line, Role, Sign, seen
 from sidecar.verdict.values import Confidence, EndClass
 
 _BOOT: Final = re.compile(r"Booting worker with pid: (\d{1,10})")
@@ -60,7 +60,7 @@ class GunicornParser:
             "codes": dict(self._codes) or None,
         }
         lines = [*self._late.values(), *(self._killed[pid] for pid in told)]
-        summary = "gunicorn's workers did not answer in time and its arbiter killed them; that they were out of memory is a guess"
+        summary = "gunicorn's arbiter killed workers that did not answer in time; lack of memory is only its guess"
         return _sign(first, lines, EndClass.HEALTH_CHECK, Confidence.HIGH, (summary, fields))
 
     def _kill(self, kills: list[int]) -> Sign:
@@ -74,7 +74,7 @@ class GunicornParser:
             "container_restarts": False,
             "signal": "SIGKILL",
         }
-        summary = "workers of gunicorn got SIGKILL from outside with no timeout before: most likely the container's memory limit"
+        summary = "workers of gunicorn got SIGKILL with no timeout before: most likely the container's memory limit"
         return _sign(lines[0], lines, EndClass.CGROUP_OOM, Confidence.LOW, (summary, fields))
 
     def _other(self, pid: int) -> Sign:
@@ -110,6 +110,8 @@ def _sign(
         summary=said[0],
         stamp=first.stamp,
         fields=said[1],
-        evidence=tuple(Evidence(True, quote(one.text), one.file, one.number) for one in lines[:8]),
-        missing=("an OOM kill to prove it: oom_kill in memory.events of the container, or the kernel log",) if guessed else (),
+        evidence=tuple(seen(quote(one.text), one.file, one.number) for one in lines[:8]),
+        missing=("an OOM kill to prove it: oom_kill in memory.events of the container, or the kernel log",)
+        if guessed
+        else (),
     )

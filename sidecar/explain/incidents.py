@@ -8,7 +8,7 @@ from typing import Final
 
 from sidecar.explain.joining import joins, rank
 from sidecar.explain.steps import next_steps
-from sidecar.explain.values import Evidence, Field, Incident, Role, Sign
+from sidecar.explain.values import Evidence, Field, Incident, Role, Sign, against
 from sidecar.verdict.values import Confidence, EndClass
 
 _RECENT: Final = 64
@@ -63,7 +63,9 @@ def _beside(group: list[Sign], loose: list[Sign]) -> list[Sign]:
         for one in loose
         if one.file == lead.file
         and one.subject != "harmless"
-        and (one.source == lead.source or one.subject.startswith(lead.subject or "?") or one.end_class is lead.end_class)
+        and (
+            one.source == lead.source or one.subject.startswith(lead.subject or "?") or one.end_class is lead.end_class
+        )
         and abs(one.line - lead.line) < 1000  # noqa: PLR2004 - about a screenful of events or a start-up log
     ]
 
@@ -102,10 +104,10 @@ def _against(lead: Sign, others: list[Sign]) -> list[Evidence]:
     for one in others:
         proven = bool(lead.keys & one.keys)
         if lead.end_class is EndClass.CGROUP_OOM and one.fields.get("oom_killed_flag") is False and not proven:
-            text = "the runtime says OOMKilled=false (it can be wrong: children and the pod's own limit are not seen by all)"
-            said.append(Evidence(False, text, one.file, one.line))
+            text = "the runtime says OOMKilled=false (not all see children, or the pod's own limit)"
+            said.append(against(text, one.file, one.line))
         if lead.end_class in (EndClass.CGROUP_OOM, EndClass.GLOBAL_OOM) and one.fields.get("exit_code") == 0:
-            said.append(Evidence(False, "the main process ended with exit code 0", one.file, one.line))
+            said.append(against("the main process ended with exit code 0", one.file, one.line))
     return said
 
 

@@ -1,4 +1,4 @@
-"""Which signs tell of the same incident. Cause before consequence; whose ids differ, or who stand far apart, never join.
+"""Which signs tell of the same incident. Cause before consequence; what differs in ids or is far apart never joins.
 
 A cause explains the ends that can follow from it. Two causes join where they are two views of one (a kernel report and
 a runtime's flag), or where the later can follow from the earlier (a server out of GPU memory fails its probe).
@@ -27,7 +27,14 @@ _KILLING: Final = (
     EndClass.DELETION,
 )
 _KEY_KINDS: Final = ("container:", "pod:", "unit:", "name:")
-_ABRT, _KILL, _TERM, _BUS = 6, 9, 15, 7
+_ABRT, _BUS, _KILL, _TERM = 6, 7, 9, 15
+_BROKEN: Final = (*ALLOCATION, EndClass.DEVICE_RESET, EndClass.APPLICATION_EXIT)
+_BY_SIGNAL: Final = {
+    _KILL: _KILLING,
+    _TERM: (EndClass.USERSPACE_OOM, EndClass.HEALTH_CHECK, EndClass.EVICTION, EndClass.DELETION),
+    _BUS: (EndClass.SHM_EXHAUSTED,),
+}
+"""Which causes end in which signal; every other signal is a crash, after something broke."""
 
 
 def joins(group: list[Sign], sign: Sign) -> bool:
@@ -76,7 +83,11 @@ def _same_cause(one: Sign, other: Sign) -> bool:
     if one.subject == other.subject:
         return _same_subject(one, other)
     kernel = "kernel" in (one.subject, other.subject)
-    if kernel and {one.end_class, other.end_class} & set(_OOM) and EndClass.USERSPACE_OOM in (one.end_class, other.end_class):
+    if (
+        kernel
+        and {one.end_class, other.end_class} & set(_OOM)
+        and EndClass.USERSPACE_OOM in (one.end_class, other.end_class)
+    ):
         return bool(one.pids & other.pids)
     return one.end_class in _OOM and other.end_class in _OOM and one.source != other.source
 
@@ -112,21 +123,18 @@ def _follows(cause: Sign, later: Sign) -> bool:
 
 def _explains(cause: Sign, end: Sign) -> bool:
     """Tell whether an end, or a consequence, can follow from a cause."""
-    kind, number = cause.end_class, end.fields.get("signal_number")
+    kind = cause.end_class
     if end.end_class is EndClass.CGROUP_OOM:
         return kind in (*_OOM, EndClass.USERSPACE_OOM)
     if end.end_class is EndClass.EVICTION:
         return kind is EndClass.EVICTION
     if end.role is Role.CONSEQUENCE:
         return True
-    if number == _KILL or end.subject == "state" and number is None and end.end_class is EndClass.UNKNOWN:
-        return kind in _KILLING
-    if number == _TERM:
-        return kind in (EndClass.USERSPACE_OOM, EndClass.HEALTH_CHECK, EndClass.EVICTION, EndClass.DELETION)
-    if number == _BUS:
-        return kind is EndClass.SHM_EXHAUSTED
-    if number is not None:
-        return kind in (*ALLOCATION, EndClass.DEVICE_RESET, EndClass.APPLICATION_EXIT) or cause.subject == "watchdog"
+    number = end.fields.get("signal_number")
+    if end.subject == "state" and number is None and end.end_class is EndClass.UNKNOWN:
+        number = _KILL
+    if isinstance(number, int):
+        return kind in _BY_SIGNAL.get(number, _BROKEN) or (number == _ABRT and cause.subject == "watchdog")
     return kind is not EndClass.UNKNOWN or cause.subject == "ambiguous"
 
 
@@ -136,7 +144,11 @@ def _same_end(one: Sign, other: Sign) -> bool:
         return True
     apart = _apart(one, other)
     if one.subject == other.subject == "state":
-        return apart in (None, 0.0) and one.end_class is other.end_class and one.fields.get("container") == other.fields.get("container")
+        return (
+            apart in (None, 0.0)
+            and one.end_class is other.end_class
+            and one.fields.get("container") == other.fields.get("container")
+        )
     numbers = (one.fields.get("signal_number"), other.fields.get("signal_number"))
     codes = (one.fields.get("exit_code"), other.fields.get("exit_code"))
     if None not in numbers:
@@ -168,7 +180,9 @@ def rank(sign: Sign) -> int:
     if sign.subject == "kernel" and sign.end_class is not EndClass.UNKNOWN:
         return 1
     if sign.role is Role.END and sign.end_class not in (EndClass.CGROUP_OOM, EndClass.EVICTION):
-        return {EndClass.SHM_EXHAUSTED: 7, EndClass.CRASH_SIGNAL: 7, EndClass.APPLICATION_EXIT: 8}.get(sign.end_class, 10)
+        return {EndClass.SHM_EXHAUSTED: 7, EndClass.CRASH_SIGNAL: 7, EndClass.APPLICATION_EXIT: 8}.get(
+            sign.end_class, 10
+        )
     if sign.end_class is EndClass.CGROUP_OOM and sign.confidence is Confidence.LOW:
         return 6
     return _RANKS.get(sign.end_class, 9)

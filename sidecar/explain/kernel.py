@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sidecar.explain.patterns import quote
-from sidecar.explain.values import Evidence, Field, Line, Role, Sign
+from sidecar.explain.values import Evidence, Field, Line, Role, Sign, against, seen
 from sidecar.units import human_bytes
 from sidecar.verdict.kernel_report.assemble import Assembler, KernelLine
 from sidecar.verdict.kernel_report.paths import words_of
@@ -11,6 +11,7 @@ from sidecar.verdict.kernel_report.values import Killed, OomReport, Scope, Task
 from sidecar.verdict.values import Confidence, EndClass
 
 _HIDDEN = "other kills of that moment: the kernel log is rate limited"
+_CLASSES = {Scope.CGROUP: EndClass.CGROUP_OOM, Scope.GLOBAL: EndClass.GLOBAL_OOM}
 _LOWER = {Confidence.HIGH: Confidence.MEDIUM, Confidence.MEDIUM: Confidence.LOW, Confidence.LOW: Confidence.LOW}
 
 
@@ -50,7 +51,7 @@ class KernelParser:
         if scope is None and not report.mem_info:
             guess = next((one for one in reversed(earlier) if _is_alike(report, one)), None)
             scope = None if guess is None else guess.scope
-        end_class = {Scope.CGROUP: EndClass.CGROUP_OOM, Scope.GLOBAL: EndClass.GLOBAL_OOM}.get(scope or "", EndClass.UNKNOWN)  # type: ignore[call-overload]
+        end_class = EndClass.UNKNOWN if scope is None else _CLASSES[scope]
         first = self._told.get(report.sequence)
         evidence = self._evidence(report, guess)
         return Sign(
@@ -72,18 +73,18 @@ class KernelParser:
 
     def _evidence(self, report: OomReport, guess: OomReport | None) -> tuple[Evidence, ...]:
         said = [
-            Evidence(supports=True, text=quote(self._told[number].text), file=self._file, line=number)
+            seen(quote(self._told[number].text), self._file, number)
             for number in dict.fromkeys(sorted(report.lines.values()))
             if number in self._told
         ]
         if report.memcg_frames:
-            said.append(Evidence(True, "the call trace goes through the memory controller", self._file, report.sequence))
+            said.append(seen("the call trace goes through the memory controller", self._file, report.sequence))
         if guess is not None:
             text = "the same program with the same oom_score_adj hit such a limit earlier in this log"
-            said.append(Evidence(True, text, self._file, guess.sequence))
+            said.append(seen(text, self._file, guess.sequence))
         if report.oom_memcg is not None and report.prefix is Scope.GLOBAL:
             text = "the kill line speaks of the node's memory, the summary of a cgroup's limit"
-            said.append(Evidence(False, text, self._file, report.sequence))
+            said.append(against(text, self._file, report.sequence))
         return tuple(said)
 
 
@@ -127,7 +128,9 @@ def _asker(report: OomReport) -> dict[str, Field]:
         "nodemask": report.nodemask,
         "cpuset": report.cpuset,
         "mems_allowed": report.mems_allowed,
-        "subtype": {"CONSTRAINT_CPUSET": "cpuset", "CONSTRAINT_MEMORY_POLICY": "numa_mempolicy"}.get(report.constraint or ""),
+        "subtype": {"CONSTRAINT_CPUSET": "cpuset", "CONSTRAINT_MEMORY_POLICY": "numa_mempolicy"}.get(
+            report.constraint or ""
+        ),
         "global_oom_flag": report.global_flag,
         "kmem_cache_memcg_id": report.slab_memcg,
     }
@@ -187,7 +190,12 @@ def _numbers(report: OomReport) -> dict[str, Field]:
     for name in ("rss", "cache", "dirty"):
         value = report.stats.get(name)
         given[f"memcg_{name}_kb" if name != "dirty" else "dirty_kb"] = None if value is None else value >> 10
-    return {**given, "free_swap_kb": report.free_swap_kb, "total_swap_kb": report.total_swap_kb, "cause_hint": _hint(report)}
+    return {
+        **given,
+        "free_swap_kb": report.free_swap_kb,
+        "total_swap_kb": report.total_swap_kb,
+        "cause_hint": _hint(report),
+    }
 
 
 def _hint(report: OomReport) -> str | None:
@@ -228,8 +236,12 @@ def _keys(report: OomReport) -> frozenset[str]:
 
 def _is_alike(report: OomReport, other: OomReport) -> bool:
     names = {other.invoker, other.victim_comm, *(one.comm for one in other.killed), *(one.comm for one in other.tasks)}
-    adjusted = {other.invoker_oom_score_adj, *(one.oom_score_adj for one in (*other.tasks, *other.killed))}
-    return other.scope is not None and report.invoker in names - {None} and report.invoker_oom_score_adj in adjusted - {None}
+    adjusted = {other.invoker_oom_score_adj, *(task.oom_score_adj for task in other.tasks)}
+    return (
+        other.scope is not None
+        and report.invoker in names - {None}
+        and report.invoker_oom_score_adj in adjusted - {None}
+    )
 
 
 def _confidence(report: OomReport, first: Line | None, *, guessed: bool) -> Confidence:
@@ -242,10 +254,18 @@ def _confidence(report: OomReport, first: Line | None, *, guessed: bool) -> Conf
 
 def _summary(report: OomReport, end_class: EndClass) -> str:
     victim = _victim(report)
-    held = "" if victim is None or victim.anon_rss_kb is None else f" ({human_bytes(victim.anon_rss_kb << 10)} anonymous memory)"
+    held = (
+        ""
+        if victim is None or victim.anon_rss_kb is None
+        else f" ({human_bytes(victim.anon_rss_kb << 10)} anonymous memory)"
+    )
     name = (victim.comm if victim else report.victim_comm) or "a process"
     pid = victim.pid if victim else report.victim_pid
-    who = f"the kernel killed {name}{held}" if pid is not None else "the kernel's OOM killer ran; whom it killed is not in the text"
+    who = (
+        f"the kernel killed {name}{held}"
+        if pid is not None
+        else "the kernel's OOM killer ran; whom it killed is not in the text"
+    )
     if pid is not None:
         who = who.replace(name, f"{name} (pid {pid})", 1)
     more = f" and {len(report.killed) - 1} more" if len(report.killed) > 1 else ""
@@ -254,13 +274,17 @@ def _summary(report: OomReport, end_class: EndClass) -> str:
 
 def _where(report: OomReport, end_class: EndClass) -> str:
     if end_class is EndClass.GLOBAL_OOM:
-        places = {"CONSTRAINT_CPUSET": f"the NUMA nodes {report.mems_allowed} of cpuset {report.cpuset} were full",
-                  "CONSTRAINT_MEMORY_POLICY": f"the NUMA nodes {report.nodemask} of a memory policy were full"}
+        places = {
+            "CONSTRAINT_CPUSET": f"the NUMA nodes {report.mems_allowed} of cpuset {report.cpuset} were full",
+            "CONSTRAINT_MEMORY_POLICY": f"the NUMA nodes {report.nodemask} of a memory policy were full",
+        }
         return places.get(report.constraint or "", "the node was out of memory")
     if end_class is EndClass.UNKNOWN:
         return "whether a limit or the node was full is not in the text"
     usage = report.usage.get("memory")
-    size = "" if usage is None or usage.unlimited or usage.limit_kb is None else f" ({human_bytes(usage.limit_kb << 10)})"
+    size = (
+        "" if usage is None or usage.unlimited or usage.limit_kb is None else f" ({human_bytes(usage.limit_kb << 10)})"
+    )
     owner = report.oom_memcg or report.stats_memcg
     if owner is None:
         return f"out of memory at a cgroup's limit{size}"
@@ -275,7 +299,9 @@ def _missing(report: OomReport, end_class: EndClass) -> tuple[str, ...]:
     if end_class is EndClass.UNKNOWN:
         said.append("whose memory it was: the rest of the report, or memory.events of the container's cgroup")
     if end_class is EndClass.CGROUP_OOM and report.oom_memcg is None and report.stats_memcg is None:
-        said.append('which cgroup\'s limit it was: the line "oom-kill:" or "Task in .. killed as a result of limit of .."')
+        said.append(
+            'which cgroup\'s limit it was: the line "oom-kill:" or "Task in .. killed as a result of limit of .."'
+        )
     if report.suppressed:
         said.append(_HIDDEN)
     return tuple(said)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from sidecar.explain.values import Evidence, Field, Line, Role, Sign
+from sidecar.explain.values import Field, Line, Role, Sign, seen
 from sidecar.verdict.values import Confidence, EndClass
 
 Read = Callable[[str, re.Match[str]], dict[str, Field]]
@@ -74,7 +74,7 @@ class Window:
             keys=frozenset(str(one) for one in keys) if isinstance(keys, list) else frozenset(),
             pids=frozenset(one for one in pids if isinstance(one, int)) if isinstance(pids, list) else frozenset(),
             fields=fields,
-            evidence=(Evidence(supports=True, text=quote(self.first.text), file=self.first.file, line=self.first.number),),
+            evidence=(seen(quote(self.first.text), self.first.file, self.first.number),),
             missing=self.pattern.missing,
         )
 
@@ -90,6 +90,7 @@ class MessageParser:
 
     def __init__(self, patterns: tuple[Pattern, ...]) -> None:
         self._patterns = patterns
+        self._words = _by_word(patterns)
         self._open: list[Window] = []
         self._signs: list[Sign] = []
 
@@ -100,9 +101,9 @@ class MessageParser:
 
     def feed(self, line: Line) -> bool:
         """Take one line; tell whether it said something."""
-        text = line.text if len(line.text) <= LONGEST_LINE else line.text[: LONGEST_LINE // 2] + line.text[-LONGEST_LINE // 2 :]
+        text = line.text
         lowered = text.lower()
-        match = next((hit for one in self._patterns if (hit := _try(one, text, lowered)) is not None), None)
+        match = self._match(text, lowered)
         used = match is not None or bool(self._open)
         if match is not None:
             self._close(lambda window: not _goes_on(window.pattern, match[0]))
@@ -114,6 +115,16 @@ class MessageParser:
             self._open.append(Window(match[0], line, match[1], [text], match[0].after))
         self._close(lambda window: window.left <= 0)
         return used
+
+    def _match(self, text: str, lowered: str) -> tuple[Pattern, re.Match[str]] | None:
+        """Give the first pattern of the table that matches; only those are tried that have a word in the line."""
+        tried = {at for word, places in self._words if word in lowered for at in places}
+        for at in sorted(tried):
+            pattern = self._patterns[at]
+            found = pattern.start.search(text)
+            if found is not None and (pattern.unless is None or not pattern.unless.search(text)):
+                return pattern, found
+        return None
 
     def finish(self) -> list[Sign]:
         """Give the signs, in the order of their first lines."""
@@ -139,10 +150,10 @@ def _takes_in(first: Pattern, then: Pattern) -> bool:
     return not first.again and then.end_class is first.end_class and then.role is first.role
 
 
-def _try(pattern: Pattern, text: str, lowered: str) -> tuple[Pattern, re.Match[str]] | None:
-    if not any(word in lowered for word in pattern.words):
-        return None
-    found = pattern.start.search(text)
-    if found is None or (pattern.unless is not None and pattern.unless.search(text)):
-        return None
-    return pattern, found
+def _by_word(patterns: tuple[Pattern, ...]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Give each word with the places of its patterns in the table."""
+    places: dict[str, list[int]] = {}
+    for at, pattern in enumerate(patterns):
+        for word in pattern.words:
+            places.setdefault(word, []).append(at)
+    return tuple((word, tuple(found)) for word, found in places.items())

@@ -95,12 +95,8 @@ def _strip_once(text: str, parts: _Parts) -> str:
     first = text[:1]
     if first == "<" and (found := _LEVEL.match(text)):
         return text[found.end() :]
-    if (first in "[ " or first.isdigit()) and (found := _BOOT.match(text)):
-        return _boot(text, found, parts)
-    if first.isdigit() and (found := _KMSG.match(text)):
-        parts.stamp = Stamp(f"{int(found[3]) / 1e6:.6f}", Clock.BOOT, int(found[3]) / 1e6)
-        parts.kernel = int(found[1]) >> _FACILITY_SHIFT == 0
-        return text[found.end() :]
+    if (first in "[ " or first.isdigit()) and (found := _BOOT.match(text) or _KMSG.match(text)):
+        return _boot(text, found, parts) if found.re is _BOOT else _kmsg(text, found, parts)
     if first == "[" and (found := _CTIME.match(text)):
         parts.stamp = _dated((found[8], found[2], found[3]), found.group(4, 5, 6, 7), found[0]) or parts.stamp
         return text[found.end() :]
@@ -121,6 +117,12 @@ def _by_word(text: str, parts: _Parts) -> str:
     if found := _COMPOSE.match(text):
         return text[found.end() :]
     return text
+
+
+def _kmsg(text: str, found: re.Match[str], parts: _Parts) -> str:
+    parts.stamp = Stamp(f"{int(found[3]) / 1e6:.6f}", Clock.BOOT, int(found[3]) / 1e6)
+    parts.kernel = int(found[1]) >> _FACILITY_SHIFT == 0
+    return text[found.end() :]
 
 
 def _boot(text: str, found: re.Match[str], parts: _Parts) -> str:
@@ -155,27 +157,22 @@ def _dated(day: tuple[str | None, ...], clock: tuple[str | None, ...], text: str
     number = _MONTHS.get(name) or _MONTHS.get(name[:3])
     words = text.strip("[] \t")
     if number is None or year is None:
-        seconds = _seconds(clock)
-        if seconds is None:
-            return None
-        return Stamp(words, Clock.DAY, ((number or 0) * 31 + int(date or 0)) * 86400 + seconds)
+        return Stamp(words, Clock.DAY, ((number or 0) * 31 + int(date or 0)) * 86400 + _seconds(clock))
     return _stamp((int(year), number, int(date or 1)), clock, (words, None))
 
 
-def _seconds(clock: tuple[str | None, ...]) -> float | None:
+def _seconds(clock: tuple[str | None, ...]) -> float:
     hour, minute, second, fraction = (*clock, None)[:4]
     whole = int(hour or 0) * 3600 + int(minute or 0) * 60 + int(second or 0)
     return whole + float(f"0.{fraction or 0}")
 
 
-def _stamp(
-    date: tuple[int, ...], clock: tuple[str | None, ...], words: tuple[str, str | None]
-) -> Stamp | None:
+def _stamp(date: tuple[int, ...], clock: tuple[str | None, ...], words: tuple[str, str | None]) -> Stamp | None:
     text, zone = words
-    seconds = _seconds(clock)
     try:
-        day = datetime(*date[:3], tzinfo=_zone(zone))
-        return Stamp(text, Clock.WALL, (day + timedelta(seconds=seconds or 0.0)).timestamp())
+        year, month, day_of_month = date
+        day = datetime(year, month, day_of_month, tzinfo=_zone(zone))
+        return Stamp(text, Clock.WALL, (day + timedelta(seconds=_seconds(clock))).timestamp())
     except (ValueError, OverflowError):
         return None  # there is no such day
 

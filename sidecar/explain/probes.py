@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass, field
 from typing import Final
 
 from sidecar.explain.patterns import quote
-from sidecar.explain.values import Evidence, Field, Line, Role, Sign
+from sidecar.explain.values import Field, Line, Role, Sign, seen
 from sidecar.verdict.values import Confidence, EndClass
 
 _FAILED: Final = re.compile(r"\b(Liveness|Readiness|Startup) probe (?:failed|errored)(?:: ?(.{0,1000}))?")
 _KILL: Final = re.compile(r"[Cc]ontainer \"?([\w.-]{1,253})\"? failed (liveness|startup) probe, will be restarted")
-_UNHEALTHY: Final = re.compile(r"pod \"?(\S+?)\"? container \"?(\S+?)\"? is unhealthy, it will be killed and re-created")
-_KILLING: Final = re.compile(r"\b[Kk]illing\s+Killing (?:container with (?:docker )?id )?(?:docker://)?([0-9a-f]{12,64})\b")
+_UNHEALTHY: Final = re.compile(
+    r"pod \"?(\S+?)\"? container \"?(\S+?)\"? is unhealthy, it will be killed and re-created"
+)
+_KILLING: Final = re.compile(
+    r"\b[Kk]illing\s+Killing (?:container with (?:docker )?id )?(?:docker://)?([0-9a-f]{12,64})\b"
+)
 _CREATED: Final = re.compile(r"\b[Cc]reated\s+Created (?:container )?with (?:docker )?id\b")
 _COUNT: Final = re.compile(r"\(x(\d{1,9}) over ([\w.]{1,20})\)")
 _CONTAINER: Final = re.compile(r"spec\.containers\{([\w.-]{1,253})\}")
@@ -85,10 +90,7 @@ class ProbeParser:
         if not signs and self._state.killing and self._state.created:
             signs.append(self._bare_kill())
         killed = {str(sign.fields["probe"]) for sign in signs}
-        for probe in self._state.probes.values():
-            if probe.kind not in killed:
-                signs.append(_context(probe))
-        return signs
+        return [*signs, *(_context(probe) for probe in self._state.probes.values() if probe.kind not in killed)]
 
     def _fail(self, line: Line, found: re.Match[str]) -> None:
         kind = found[1].lower()
@@ -103,9 +105,9 @@ class ProbeParser:
     def _kill(self, line: Line, container: str, kind: str) -> Sign:
         probe = self._state.probes.get(kind)
         detail = None if probe is None else probe.detail
-        evidence = [Evidence(True, quote(line.text), line.file, line.number)]
+        evidence = [seen(quote(line.text), line.file, line.number)]
         if probe is not None:
-            evidence.insert(0, Evidence(True, quote(probe.first.text), probe.first.file, probe.first.number))
+            evidence.insert(0, seen(quote(probe.first.text), probe.first.file, probe.first.number))
         fields: dict[str, Field] = {
             "probe": kind,
             "container": container,
@@ -140,7 +142,7 @@ class ProbeParser:
         line, container_id = self._state.killing[0]
         container = _CONTAINER.search(line.whole)
         times = [seconds for one, _ in self._state.killing if (seconds := _seconds(one.whole)) is not None]
-        gaps = [round(later - sooner) for sooner, later in zip(times, times[1:], strict=False)]
+        gaps = [round(later - sooner) for sooner, later in itertools.pairwise(times)]
         fields: dict[str, Field] = {
             "probe": "liveness",
             "inferred": True,
@@ -157,10 +159,11 @@ class ProbeParser:
             end_class=EndClass.HEALTH_CHECK,
             confidence=Confidence.LOW,
             subject="probe",
-            summary="the kubelet killed the container and created it again; the event gives no reason, a probe is the usual one",
+            summary="the kubelet killed the container and created it again; the event gives no reason, a probe "
+            "is the usual one",
             keys=frozenset({f"container:{container_id}"}),
             fields=fields,
-            evidence=tuple(Evidence(True, quote(one.text), one.file, one.number) for one, _ in self._state.killing[:4]),
+            evidence=tuple(seen(quote(one.text), one.file, one.number) for one, _ in self._state.killing[:4]),
             missing=("the Unhealthy events before it, or the container's probe settings",),
         )
 
@@ -176,9 +179,14 @@ def _context(probe: _Probe) -> Sign:
         subject="probe",
         summary=f"the {probe.kind} probe failed {probe.count} times, with no kill for it",
         stamp=line.stamp,
-        fields={"probe": probe.kind, "failures": probe.count, "window": probe.window, "error_kind": _kind_of(probe.detail),
-                "killing_event": False},
-        evidence=(Evidence(True, quote(line.text), line.file, line.number),),
+        fields={
+            "probe": probe.kind,
+            "failures": probe.count,
+            "window": probe.window,
+            "error_kind": _kind_of(probe.detail),
+            "killing_event": False,
+        },
+        evidence=(seen(quote(line.text), line.file, line.number),),
     )
 
 

@@ -11,7 +11,7 @@ import gzip
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final, Protocol
 
 from sidecar.explain.engine import InputParser
 from sidecar.explain.incidents import incidents
@@ -28,10 +28,27 @@ STEMS: Final = (
     *(b"alloc", b"memoryerror", b"shared memory", b"/dev/shm", b"mmap", b"resource_exhausted", b"memory for"),
     *(b"cuda", b"nvrm", b"device handle", b"cublas", b"cudnn", b"device memory", b"outofmemory", b"fallen off"),
     *(b"exit code", b"exit status", b"exitcode", b"exited", b"signal", b"sigbus", b"bus error", b"core dumped"),
-    *(b"fault", b"abort", b"corrupt", b"probe", b"evict", b"watchdog", b"worker timeout", b"booting worker"),
-    *(b"terminated", b"laststate", b"usage ", b"callbacks suppressed", b"profiled value", b"kv cache", b"on startup is"),
-    *(b"low on ", b"memory pressure", b"memory limit", b"memory budget", b"timed out", b"unhealthy", b"invalid pointer"),
+    *(b"segfault", b"segmentation", b"general protection", b"illegal instruction", b"floating point", b"traps:"),
+    *(
+        b"aborted",
+        b"corrupt",
+        b"invalid pointer",
+        b"probe",
+        b"evict",
+        b"watchdog",
+        b"worker timeout",
+        b"booting worker",
+    ),
+    *(b"terminated", b"laststate", b"kb, limit ", b"callbacks suppressed", b"profiled value", b"cache blocks"),
+    *(b"kv cache is needed", b"stored in kv cache", b"on startup is", b"mem-fraction-static", b"prefill tokens"),
+    *(b"low on ", b"memory pressure", b"memory limit", b"memory budget", b"timed out", b"unhealthy"),
+    *(b"health checks", b"scaling activity", b"potential root", b"load weight end", b"sys_ebusy", b"nrt", b"reset"),
+    *(b"sending sig", b"was sent", b"with docker id", b"memory.", b"startedat", b"finishedat", b"crashloop"),
 )
+
+
+class _Readable(Protocol):
+    def read(self, size: int, /) -> bytes: ...
 
 
 class InputError(Exception):
@@ -72,10 +89,10 @@ def _read(name: str, parser: InputParser, progress: Callable[[int], None] | None
             _feed(_blocks(file, progress), parser)
             return
         with gzip.open(file) as plain:
-            _feed(_blocks(plain, progress), parser)  # type: ignore[arg-type] - a readable stream of bytes
+            _feed(_blocks(plain, progress), parser)
 
 
-def _blocks(file: BinaryIO, progress: Callable[[int], None] | None) -> Iterator[bytes]:
+def _blocks(file: _Readable, progress: Callable[[int], None] | None) -> Iterator[bytes]:
     """Give blocks that end at the end of a line."""
     rest = b""
     while block := file.read(BLOCK):
@@ -107,7 +124,7 @@ def _feed(blocks: Iterator[bytes], parser: InputParser) -> None:
 
 
 def feed_block(block: bytes, number: int, parser: InputParser) -> int:
-    """Feed the lines of a block that hold a stem, and those behind them while the parser waits; give the last number."""
+    """Feed the lines of a block that hold a stem, and those behind while the parser waits; give the last number."""
     at = counted = 0
     for start in _starts(block):
         while at < start and parser.busy:

@@ -81,7 +81,11 @@ def _told(number: int, one: Incident, count: int) -> str:
 
 def _numbers(fields: Mapping[str, Field]) -> str:
     """Give the plain fields that are known. Tables and lists are for the JSON."""
-    said = [f"{name}={value}" for name, value in fields.items() if isinstance(value, (str, int, float)) and value is not False]
+    said = [
+        f"{name}={value}"
+        for name, value in fields.items()
+        if isinstance(value, (str, int, float)) and value is not False
+    ]
     return ", ".join(part for part in said if len(part) < 200)  # noqa: PLR2004 - about two lines
 
 
@@ -89,7 +93,11 @@ def _note(one: InputNote) -> str:
     formats = ", ".join(one.formats) or "plain text"
     used = _ranges(one.used)
     readings = _numbers(one.fields)
-    text = f"Read {one.file}: {one.lines} lines as {formats}; " + (f"used lines {used}" if used else "nothing of use") + "\n"
+    text = (
+        f"Read {one.file}: {one.lines} lines as {formats}; "
+        + (f"used lines {used}" if used else "nothing of use")
+        + "\n"
+    )
     return text + (f"  Readings: {readings}\n" if readings else "")
 
 

@@ -16,9 +16,11 @@ _DTYPES: Final = {"bool": 1, "half": 2, "float": 4, "double": 8, "complex64": 8,
 
 
 def bytes_of(number: str, unit: str) -> int:
-    """Turn a printed number with its unit into bytes. KB and GB are taken as powers of 1024, as the loggers mean them."""
-    return int(float(number.replace(",", ".")) * 1024 ** _POWER.get(unit[:1], 0)) if "." in number or "," in number else (
-        int(number) * 1024 ** _POWER.get(unit[:1], 0)
+    """Turn a printed number with its unit into bytes. KB and GB are powers of 1024, as the loggers mean them."""
+    return (
+        int(float(number.replace(",", ".")) * 1024 ** _POWER.get(unit[:1], 0))
+        if "." in number or "," in number
+        else (int(number) * 1024 ** _POWER.get(unit[:1], 0))
     )
 
 

@@ -11,10 +11,11 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from sidecar.explain.values import Line, Sign
 from sidecar.explain.status_words import SEVERAL_LINES, Block, sign_of
+from sidecar.explain.values import Line, Sign
 
-_PAIR: Final = re.compile(r"""^(\s*)(?:- )?["']?([A-Za-z][\w .-]{0,60}?)["']?\s*[:=]\s*(.*?)\s*,?\s*$""")
+_PAIR: Final = re.compile(r"""^(\s*)(?:- )?["']?([A-Za-z][\w .-]{0,60}?)["']?\s*[:=](.*)$""")
+_TRIM: Final = " \t,"
 _HEADS: Final = {
     "state": "State",
     "laststate": "Last State",
@@ -69,7 +70,7 @@ class StatusParser:
                 self._around.seen.setdefault("podstatus", row[1])
                 self._around.seen.setdefault("restartcount", row[2])
             return used
-        key, value = re.sub(r"[ _-]", "", found[2]).lower(), found[3].strip().strip("\"'")
+        key, value = re.sub(r"[ _-]", "", found[2]).lower(), found[3].strip(_TRIM).strip("\"'")
         if key in _HEADS and not self._inside_state(key):
             self._begin(key, value, line, len(found[1]))
             return True
@@ -118,7 +119,7 @@ class StatusParser:
         if found is None or (one.multiline is not None and indent > one.multiline):
             return
         one.multiline = None
-        key, value = re.sub(r"[ _-]", "", found[2]).lower(), found[3].strip().strip("\"'")
+        key, value = re.sub(r"[ _-]", "", found[2]).lower(), found[3].strip(_TRIM).strip("\"'")
         if value in ("|", ">", "|-", ">-"):
             one.multiline = indent
             one.block.pairs.setdefault(key, SEVERAL_LINES)
@@ -149,6 +150,11 @@ def _inner(blocks: list[Block]) -> list[Block]:
     kept: dict[tuple[str, str, str, str | None], Block] = {}
     for block in blocks:
         pairs = block.pairs
-        identity = (pairs.get("exitcode", ""), pairs.get("finishedat", pairs.get("finished", "")), block.head, block.container)
+        identity = (
+            pairs.get("exitcode", ""),
+            pairs.get("finishedat", pairs.get("finished", "")),
+            block.head,
+            block.container,
+        )
         kept.setdefault(identity if identity[0] else ("", "", str(block.line), None), block)
     return list(kept.values())

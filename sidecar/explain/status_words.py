@@ -11,7 +11,7 @@ from typing import Final
 
 from sidecar.explain.ends import end_fields
 from sidecar.explain.sizes import SIZE, size
-from sidecar.explain.values import Clock, Evidence, Field, Role, Sign, Stamp
+from sidecar.explain.values import Clock, Field, Role, Sign, Stamp, against, seen
 from sidecar.verdict.values import Confidence, EndClass
 
 _FIRST_YEAR: Final = 1971
@@ -54,9 +54,11 @@ def sign_of(block: Block, around: Mapping[str, str]) -> Sign | None:
     end_class, confidence, summary, missing = _judge(fields, _repeated(block, around), finished)
     if end_class is None:
         return None
-    evidence = [Evidence(True, _said(fields), block.file, block.where.get("exitcode", block.line))]
+    evidence = [seen(_said(fields), block.file, block.where.get("exitcode", block.line))]
     if end_class is EndClass.CGROUP_OOM and code == 0:
-        evidence.append(Evidence(False, "exit code 0: the main process ended by itself, only a child was killed", block.file, block.line))
+        evidence.append(
+            against("exit code 0: the main process ended by itself, only a child was killed", block.file, block.line)
+        )
     return Sign(
         role=Role.END,
         source="container state",
@@ -102,6 +104,12 @@ def _fields(block: Block, around: Mapping[str, str], times: tuple[Stamp | None, 
     }
 
 
+_REASONS: Final = {
+    "Evicted": (EndClass.EVICTION, Confidence.HIGH, "the pod was evicted"),
+    "DeadlineExceeded": (EndClass.DELETION, Confidence.HIGH, "the pod ran past its deadline and was stopped"),
+}
+
+
 def _judge(
     fields: Mapping[str, Field], repeated: str | None, finished: Stamp | None
 ) -> tuple[EndClass | None, Confidence, str, tuple[str, ...]]:
@@ -111,13 +119,16 @@ def _judge(
     if flag or reason == "OOMKilled":
         sure = Confidence.HIGH if code == _KILLED else Confidence.MEDIUM
         return EndClass.CGROUP_OOM, sure, "the runtime says that the container was killed at its memory limit", kernel
-    if reason == "Evicted":
-        return EndClass.EVICTION, Confidence.HIGH, "the pod was evicted", ()
-    if reason == "DeadlineExceeded":
-        return EndClass.DELETION, Confidence.HIGH, "the pod ran past its deadline and was stopped", ()
+    if reason in _REASONS:
+        return (*_REASONS[reason], ())
     if reason.lower() in _INVENTED:
         words = "the container was lost; the kubelet made up its exit code"
-        return EndClass.UNKNOWN, Confidence.LOW, words, ("what happened to the node then: its journal, and events of the pod",)
+        return (
+            EndClass.UNKNOWN,
+            Confidence.LOW,
+            words,
+            ("what happened to the node then: its journal, and events of the pod",),
+        )
     if code is None:
         return None, Confidence.LOW, "", ()
     if code == _KILLED:
@@ -129,7 +140,7 @@ def _judge(
 def _sigkill(
     fields: Mapping[str, Field], repeated: str | None, finished: Stamp | None
 ) -> tuple[EndClass, Confidence, str, tuple[str, ...]]:
-    """Judge exit code 137 with no reason: SIGKILL by anybody. Two things make an OOM the best guess, none makes it sure."""
+    """Judge exit code 137 with no reason: SIGKILL by anybody. Two things make an OOM the best guess, never sure."""
     missing = (
         "who sent SIGKILL: oom_kill in memory.events of the container, and the kernel log of the node at that moment",
         "whether a probe or a deletion stopped it: events of the pod",
@@ -140,7 +151,7 @@ def _sigkill(
         and _FLAG_LOST[0].timestamp() <= finished.seconds < _FLAG_LOST[1].timestamp()
     )
     if lost:
-        words = "ended by SIGKILL; the runtime's flag OOMKilled=false means nothing on Docker of that time (1.9 and 1.10 lose it)"
+        words = "ended by SIGKILL; OOMKilled=false means nothing on Docker of that time (1.9 and 1.10 lost the flag)"
         return EndClass.CGROUP_OOM, Confidence.LOW, words, missing
     if fields["reason"] is None and fields["oom_killed_flag"] is None and repeated is not None:
         words = f"ended by SIGKILL again and again ({repeated}) and no reason is given: most likely its memory limit"

@@ -55,9 +55,14 @@ def _cgroup(fields: Mapping[str, Field]) -> tuple[str, ...]:
     if owner and task and owner != task:
         steps.append(f"the limit was hit above the victim ({task}): look for what else runs below {owner}")
     if fields.get("cause_hint"):
-        steps.append("the memory was page cache: write less at once, or flush (fsync, O_DIRECT), rather than raise the limit")
+        steps.append(
+            "the memory was page cache: write less at once, or flush (fsync, O_DIRECT), rather than raise the limit"
+        )
     if fields.get("oom_group"):
-        steps.append("memory.oom.group is set, so every process of the group dies together; see singleProcessOOMKill of the kubelet")
+        steps.append(
+            "memory.oom.group is set, so every process of the group dies together; see singleProcessOOMKill of "
+            "the kubelet"
+        )
     if fields.get("comm") == "pause":
         steps.append("the victim was the pod's sandbox: the limit is the pod's own, and all its containers restart")
     steps.append("while loading a model: safetensors, or torch.load(mmap=True) with assign=True, needs no second copy")
@@ -80,10 +85,15 @@ def _killer(fields: Mapping[str, Field]) -> tuple[str, ...]:
     killer = str(fields.get("killer") or "the userspace killer")
     steps = {
         "earlyoom": "raise the server above others with earlyoom --avoid, or move earlyoom's thresholds (-m, -s)",
-        "systemd-oomd": "set ManagedOOMPreference=avoid or ManagedOOMMemoryPressure=auto on the unit, or raise its pressure limit",
-        "ray memory monitor": "give the tasks memory= so that Ray schedules fewer a node, or move RAY_memory_usage_threshold",
+        "systemd-oomd": "set ManagedOOMPreference=avoid or ManagedOOMMemoryPressure=auto on the unit, or raise "
+        "its pressure limit",
+        "ray memory monitor": "give the tasks memory= so that Ray schedules fewer a node, or move "
+        "RAY_memory_usage_threshold",
     }
-    return (steps.get(killer, f"see the settings of {killer}: whom it spares and when it acts"), "or give the host more memory")
+    return (
+        steps.get(killer, f"see the settings of {killer}: whom it spares and when it acts"),
+        "or give the host more memory",
+    )
 
 
 def _gpu(fields: Mapping[str, Field]) -> tuple[str, ...]:
@@ -94,15 +104,23 @@ def _gpu(fields: Mapping[str, Field]) -> tuple[str, ...]:
     if fields.get("subtype") == "per_process_cap":
         steps.append("the cap of this process was hit, not the card: see set_per_process_memory_fraction")
     if fields.get("subtype") == "insufficient_at_startup":
-        steps.append("free the card before the start (nvidia-smi shows who holds it), or lower gpu-memory-utilization or max-model-len")
+        steps.append(
+            "free the card before the start (nvidia-smi shows who holds it), or lower gpu-memory-utilization or "
+            "max-model-len"
+        )
     if fields.get("implied_other_usage") or fields.get("other_processes"):
         steps.append("another process holds memory of this GPU: nvidia-smi on the host names it")
     if fields.get("cap_is_user_set"):
-        steps.append("the limit is a setting, not the card: see set_virtual_device_configuration or the memory fraction")
+        steps.append(
+            "the limit is a setting, not the card: see set_virtual_device_configuration or the memory fraction"
+        )
     if requested is not None and free is not None and free >= requested:
         steps.append("enough was free in sum: fragmentation, try PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True")
     elif requested is not None and free is not None:
-        steps.append(f"{human_bytes(requested - free)} were short: lower batch size, context length or the share reserved for the cache")
+        steps.append(
+            f"{human_bytes(requested - free)} were short: lower batch size, context length or the share reserved "
+            f"for the cache"
+        )
     if not steps:
         steps.append("lower batch size, context length or the share of GPU memory that the server reserves")
     return tuple(steps)
@@ -110,7 +128,9 @@ def _gpu(fields: Mapping[str, Field]) -> tuple[str, ...]:
 
 def _host(fields: Mapping[str, Field]) -> tuple[str, ...]:
     if fields.get("subtype") == "pinned_host":
-        return ("this is host memory, not the card's: lower the pinned pool, or raise ulimit -l and the container's memory",)
+        return (
+            "this is host memory, not the card's: lower the pinned pool, or raise ulimit -l and the container's memory",
+        )
     requested = _int(fields, "requested_bytes")
     size = "" if requested is None else f" ({human_bytes(requested)} in one piece)"
     return (
@@ -121,7 +141,7 @@ def _host(fields: Mapping[str, Field]) -> tuple[str, ...]:
 
 def _shm(_fields: Mapping[str, Field]) -> tuple[str, ...]:
     return (
-        "give the container more /dev/shm: --shm-size, or an emptyDir with medium Memory at /dev/shm (the default is 64 MiB)",
+        "give the container more than the usual 64 MiB of /dev/shm: --shm-size, or a memory-backed emptyDir there",
         "such memory counts against the container's limit, and an emptyDir keeps it over restarts",
     )
 
@@ -129,13 +149,19 @@ def _shm(_fields: Mapping[str, Field]) -> tuple[str, ...]:
 def _probe(fields: Mapping[str, Field]) -> tuple[str, ...]:
     subtype = str(fields.get("subtype") or "")
     if "gunicorn" in subtype:
-        return ("raise gunicorn's --timeout, or serve from async or threaded workers, so that one long request does not block",)
+        return (
+            "raise gunicorn's --timeout, or serve from async or threaded workers that a long request does not block",
+        )
     if "systemd" in subtype:
-        return ("raise WatchdogSec (or TimeoutStartSec) above the longest pause of the service, or find what it hung on",)
+        return (
+            "raise WatchdogSec (or TimeoutStartSec) above the longest pause of the service, or find what it hung on",
+        )
     probe = fields.get("probe") or "liveness"
-    steps = [f"raise failureThreshold or timeoutSeconds of the {probe} probe, or let it ask the sidecar, which knows reclaim from a hang"]
+    steps = [f"raise failureThreshold or timeoutSeconds of the {probe} probe, or let the sidecar answer it"]
     if fields.get("error_kind") == "connection refused" and probe == "liveness":
-        steps.insert(0, "the port was not open yet: a startup probe keeps the liveness probe away until the model is loaded")
+        steps.insert(
+            0, "the port was not open yet: a startup probe keeps the liveness probe away until the model is loaded"
+        )
     return tuple(steps)
 
 
@@ -147,6 +173,6 @@ def _eviction(fields: Mapping[str, Field]) -> tuple[str, ...]:
 
 def _device(fields: Mapping[str, Field]) -> tuple[str, ...]:
     return (
-        "take the card out of service and reset it (nvidia-smi -r) or restart the node; if it comes back, have it replaced",
+        "take the card out of service and reset it (nvidia-smi -r) or restart the node; have it replaced if it recurs",
         f"keep the output of nvidia-bug-report.sh for the vendor, card {fields.get('pci') or 'unknown'}",
     )

@@ -1,4 +1,4 @@
-"""Records that hold a message: journal export and JSON, Docker's json-file, JSON logs. And compact documents, spread out.
+"""Records that hold a message: journal export and JSON, Docker's json-file, JSON logs; compact documents, spread out.
 
 `journalctl -o json` prints MESSAGE as a list of byte values where it is not valid UTF-8.
 """
@@ -15,7 +15,15 @@ from sidecar.explain.values import Clock, Line, Stamp
 
 _MESSAGES: Final = ("MESSAGE", "log", "message", "msg", "Msg")
 _TIMES: Final = ("time", "timestamp", "ts", "TimeStamp", "@timestamp")
-_EXPORT: Final = ("__CURSOR=", "__REALTIME_TIMESTAMP=", "MESSAGE=", "_TRANSPORT=", "SYSLOG_IDENTIFIER=", "_PID=", "_HOSTNAME=")
+_EXPORT: Final = (
+    "__CURSOR=",
+    "__REALTIME_TIMESTAMP=",
+    "MESSAGE=",
+    "_TRANSPORT=",
+    "SYSLOG_IDENTIFIER=",
+    "_PID=",
+    "_HOSTNAME=",
+)
 _DEEPEST: Final = 1 << 22  # characters of one JSON line that are parsed
 
 
@@ -66,9 +74,12 @@ class Unwrapper:
             known = "journal JSON" if "MESSAGE" in value else "JSON lines"
             self.formats.setdefault(known, number)
             for part in message.splitlines()[:1000] or [""]:
-                yield replace(self._of_record(number, {**_texts(value), "MESSAGE": part}), whole=whole if "MESSAGE" not in value else part)
+                yield replace(
+                    self._of_record(number, {**_texts(value), "MESSAGE": part}),
+                    whole=whole if "MESSAGE" not in value else part,
+                )
             return
-        if not isinstance(value, (dict, list)) or not value or whole[:1] == "[" and not isinstance(value[0], dict):
+        if not isinstance(value, (dict, list)) or not value or (whole[:1] == "[" and not isinstance(value[0], dict)):
             yield line_of(self.file, number, whole)
             return
         self.formats.setdefault("JSON document", number)
@@ -92,7 +103,7 @@ class Unwrapper:
 
 
 def _message(value: Mapping[str, Any]) -> str | None:
-    if "State" in value or "kind" in value or "status" in value and isinstance(value["status"], dict):
+    if "State" in value or "kind" in value or ("status" in value and isinstance(value["status"], dict)):
         return None
     for name in _MESSAGES:
         message = value.get(name)

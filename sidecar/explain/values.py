@@ -71,6 +71,16 @@ class Evidence:
     line: int
 
 
+def seen(text: str, file: str, line: int) -> Evidence:
+    """Make a statement for the class."""
+    return Evidence(supports=True, text=text, file=file, line=line)
+
+
+def against(text: str, file: str, line: int) -> Evidence:
+    """Make a statement against the class."""
+    return Evidence(supports=False, text=text, file=file, line=line)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sign:
     """What one parser recognised. `keys` name whom it is about ("container:<id>", "pod:<uid>", "unit:<name>")."""

@@ -8,20 +8,26 @@ from dataclasses import dataclass
 from typing import Final
 
 from sidecar.explain.patterns import quote
-from sidecar.explain.values import Evidence, Field, Line, Role, Sign
+from sidecar.explain.values import Field, Line, Role, Sign, seen
 from sidecar.verdict.values import Confidence, EndClass
 
 CASCADE_SECONDS: Final = 120.0
 """Xids of one card this soon after one another are one incident."""
 _XID: Final = re.compile(
-    r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]{4,20})\): (\d{1,4})(?:, pid='?(<unknown>|\d{1,10})'?)?(?:, name=([^,]{1,64}))?"
+    r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]{4,20})\): (\d{1,4})(?:, pid='?(<unknown>"
+    r"|\d{1,10})'?)?(?:, name=([^,]{1,64}))?"
 )
 _LOST: Final = re.compile(
-    r"GPU has fallen off the bus|fallen off the bus and is not responding|GPU is lost|RmInitAdapter failed|rm_init_adapter failed"
-    r"|Unable to determine the device handle for (?:GPU|gpu)|NVRM: .{0,80}probe routine failed|GPU(?: \S+)? .{0,20}requires reset"
-    r"|NVRM: The NVIDIA GPU [0-9a-fA-F:.]{4,20}\s*$|amdgpu.{0,80}GPU reset (?:begin|succeeded|failed)|amdgpu.{0,60}device lost"
+    r"GPU has fallen off the bus|fallen off the bus and is not responding|GPU is lost|RmInitAdapter failed"
+    r"|rm_init_adapter failed"
+    r"|Unable to determine the device handle for (?:GPU|gpu)|NVRM: .{0,80}probe routine failed"
+    r"|GPU(?: \S+)? .{0,20}requires reset"
+    r"|NVRM: The NVIDIA GPU [0-9a-fA-F:.]{4,20}\s*$|amdgpu.{0,80}GPU reset (?:begin|succeeded|failed)"
+    r"|amdgpu.{0,60}device lost"
 )
-_PCI: Final = re.compile(r"\b([0-9a-fA-F]{3,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-9a-fA-F])?)(?![0-9a-fA-F]|:[0-9a-fA-F])")
+_PCI: Final = re.compile(
+    r"\b([0-9a-fA-F]{3,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-9a-fA-F])?)(?![0-9a-fA-F]|:[0-9a-fA-F])"
+)
 _PCI_ID: Final = re.compile(r"PCI ID: ([0-9a-fA-F]{4}:[0-9a-fA-F]{4})")
 _UUID: Final = re.compile(r"\b(GPU-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})")
 _ERROR: Final = re.compile(r"(RmInitAdapter failed! \([0-9a-fA-Fx:]{3,40}\))")
@@ -112,12 +118,12 @@ class XidParser:
 
     def finish(self) -> list[Sign]:
         """Give one sign for each cascade of each card."""
-        signs = []
-        for cascade in self._cascades():
-            # "GPU at PCI..: UUID" lines, a card found by the driver at boot, are no incident by themselves.
-            if any(one.xid is not None or "The NVIDIA GPU" not in one.line.text for one in cascade):
-                signs.append(self._sign(cascade))
-        return signs
+        # A card that the driver names at boot is no incident by itself.
+        return [
+            self._sign(cascade)
+            for cascade in self._cascades()
+            if any(one.xid is not None or "The NVIDIA GPU" not in one.line.text for one in cascade)
+        ]
 
     def _cascades(self) -> list[list[_Event]]:
         done: list[list[_Event]] = []
@@ -146,11 +152,13 @@ class XidParser:
             end_class=end_class,
             confidence=_confidence(events, root),
             subject=f"xid {_short(pci or '')}",
-            summary=f"GPU {pci or ''}: {meaning} (Xid {root})" if root is not None else f"the GPU {pci or ''} was lost: the driver cannot reach it",
+            summary=f"GPU {pci or ''}: {meaning} (Xid {root})"
+            if root is not None
+            else f"the GPU {pci or ''} was lost: the driver cannot reach it",
             stamp=first.line.stamp,
             pids=frozenset(one.pid for one in events if one.pid is not None),
             fields={**_fields(events, xids, root, texts), "pci": pci, "gpu_uuid": self._uuids.get(_short(pci or ""))},
-            evidence=tuple(Evidence(True, quote(one.line.text), one.line.file, one.line.number) for one in events[:6]),
+            evidence=tuple(seen(quote(one.line.text), one.line.file, one.line.number) for one in events[:6]),
             missing=("what the server said when it failed: its log",),
         )
 
@@ -185,6 +193,7 @@ def _shape(text: str) -> str:
 
 def _root(xids: list[int]) -> int | None:
     """Pick the gravest, earliest Xid: faults of the card before those of a program, consequences last."""
+
     def grave(code: int) -> int:
         end_class = MEANINGS.get(code, (_DEVICE, ""))[0]
         return 2 if code in _CONSEQUENCES else 0 if end_class is _DEVICE else 1
@@ -195,7 +204,11 @@ def _root(xids: list[int]) -> int | None:
 def _confidence(events: list[_Event], root: int | None) -> Confidence:
     if root is not None:
         return Confidence.HIGH if root in MEANINGS and root not in _CONSEQUENCES else Confidence.MEDIUM
-    return Confidence.HIGH if any("fallen off" in one.line.text or "lost" in one.line.text for one in events) else Confidence.MEDIUM
+    return (
+        Confidence.HIGH
+        if any("fallen off" in one.line.text or "lost" in one.line.text for one in events)
+        else Confidence.MEDIUM
+    )
 
 
 def _belongs(last: _Event, event: _Event) -> bool:

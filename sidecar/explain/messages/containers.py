@@ -12,7 +12,9 @@ from sidecar.verdict.values import Confidence, EndClass
 
 _CGROUP: Final = EndClass.CGROUP_OOM
 _KERNEL_LOG: Final = ("the kernel log of the node at that moment",)
-_ATTRIBUTES: Final = re.compile(r"(io\.kubernetes\.[\w.]{1,60}|[\w.]{0,80}restartCount|exitCode|image|name)=([^,)\s]{1,256})")
+_ATTRIBUTES: Final = re.compile(
+    r"(io\.kubernetes\.[\w.]{1,60}|[\w.]{0,80}restartCount|exitCode|image|name)=([^,)\s]{1,256})"
+)
 
 
 def _attribute(text: str, ending: str) -> str | None:
@@ -83,35 +85,90 @@ def _row(subject: str, words: tuple[str, ...], start: str, summary: str, **more:
 
 
 PATTERNS: Final = (
-    _row("ecs", ("container killed due to memory",), r"OutOfMemoryError: Container killed due to memory usage",
-         "ECS says that the container's memory limit was hit and a process in it killed", confidence=Confidence.MEDIUM,
-         read=lambda _text, _found: {"reason": "OutOfMemoryError: Container killed due to memory usage"},
-         missing=_KERNEL_LOG),
-    _row("docker_oom", ("container oom", '"oom"'),
-         r'\bcontainer oom ([0-9a-f]{12,64})|"(?:status|Action)":\s?"oom".{0,400}?"(?:id|ID)":\s?"([0-9a-f]{12,64})"',
-         "the kernel killed a process inside the container for its memory limit; the container may live on",
-         read=_docker_oom, missing=("whether the main process was the victim (a die event, or the exit code)",)),
-    _row("task_oom", ("/tasks/oom", "taskoom"), r"topic=\"?/tasks/oom|TaskOOM\b",
-         "the runtime saw an out of memory event in a container's cgroup; it does not say that a process was killed",
-         read=_task_oom, confidence=Confidence.LOW,
-         missing=("which process was killed, if any: the kernel log, or memory.events of the container",)),
-    _row("slurm", ("oom-kill event", "oom killed"), r"[Dd]etected \d+ oom[-_]kill event|have been OOM Killed",
-         "the batch job's cgroup hit its memory limit", missing=_KERNEL_LOG),
-    _row("system_oom", ("system oom encountered",), r"System OOM encountered, victim process: (.{1,64}?), pid: (\d{1,10})",
-         "the node was out of memory and the kernel killed a process", end_class=EndClass.GLOBAL_OOM, read=_system_oom),
-    _row("oomkilled_table", ("oomkilled",), r"^\S{1,253}\s+\d+/\d+\s+(?:Init:)?OOMKilled\b",
-         "the pod list says that a container was killed at its memory limit", confidence=Confidence.MEDIUM,
-         missing=_KERNEL_LOG),
-    _row("eviction", ("low on resource", "evicted", "eviction manager", "emptydir volume", "ephemeral local storage"),
-         r"node was low on resource: |eviction manager: (?:pod )?\S+ (?:is )?evicted|Usage of EmptyDir volume \S+ exceeds the limit"
-         r"|[Ee]phemeral local storage usage exceeds|\bTaintManagerEviction\b|[Rr]eason:\s+\"?(?:Evicted|Preempt\w*)\b",
-         "the node evicted the pod", end_class=EndClass.EVICTION, read=_eviction, after=4, again=False),
-    _row("stopping", ("stopping container",), r"\bKilling\b.{0,200}?Stopping container (\S{1,253})",
-         "the pod was being deleted or replaced: its containers were told to stop", end_class=EndClass.DELETION,
-         read=_stopping, confidence=Confidence.MEDIUM,
-         missing=("who deleted the pod: audit log, rollout status, events of its owner",)),
-    _row("ecs_health", ("health checks",), r"[Tt]ask failed (?:ELB|container) health checks",
-         "ECS stopped the task because its health checks failed", end_class=EndClass.HEALTH_CHECK),
-    _row("ecs_scaling", ("scaling activity",), r"Scaling activity initiated by",
-         "the service was scaled in", end_class=EndClass.DELETION, role=Role.CAUSE),
+    _row(
+        "ecs",
+        ("container killed due to memory",),
+        r"OutOfMemoryError: Container killed due to memory usage",
+        "ECS says that the container's memory limit was hit and a process in it killed",
+        confidence=Confidence.MEDIUM,
+        read=lambda _text, _found: {"reason": "OutOfMemoryError: Container killed due to memory usage"},
+        missing=_KERNEL_LOG,
+    ),
+    _row(
+        "docker_oom",
+        ("container oom", '"oom"'),
+        r'\bcontainer oom ([0-9a-f]{12,64})|"(?:status|Action)":\s?"oom".{0,400}?"(?:id|ID)":\s?"([0-9a-f]{12,64})"',
+        "the kernel killed a process inside the container for its memory limit; the container may live on",
+        read=_docker_oom,
+        missing=("whether the main process was the victim (a die event, or the exit code)",),
+    ),
+    _row(
+        "task_oom",
+        ("/tasks/oom", "taskoom"),
+        r"topic=\"?/tasks/oom|TaskOOM\b",
+        "the runtime saw an out of memory event in a container's cgroup; it does not say that a process was killed",
+        read=_task_oom,
+        confidence=Confidence.LOW,
+        missing=("which process was killed, if any: the kernel log, or memory.events of the container",),
+    ),
+    _row(
+        "slurm",
+        ("oom-kill event", "oom killed"),
+        r"[Dd]etected \d+ oom[-_]kill event|have been OOM Killed",
+        "the batch job's cgroup hit its memory limit",
+        missing=_KERNEL_LOG,
+    ),
+    _row(
+        "system_oom",
+        ("system oom encountered",),
+        r"System OOM encountered, victim process: (.{1,64}?), pid: (\d{1,10})",
+        "the node was out of memory and the kernel killed a process",
+        end_class=EndClass.GLOBAL_OOM,
+        read=_system_oom,
+    ),
+    _row(
+        "oomkilled_table",
+        ("oomkilled",),
+        r"^\S{1,253}\s+\d+/\d+\s+(?:Init:)?OOMKilled\b",
+        "the pod list says that a container was killed at its memory limit",
+        confidence=Confidence.MEDIUM,
+        missing=_KERNEL_LOG,
+    ),
+    _row(
+        "eviction",
+        ("low on resource", "evicted", "eviction manager", "emptydir volume", "ephemeral local storage"),
+        r"node was low on resource: |eviction manager: (?:pod )?\S+ (?:is )?evicted"
+        r"|Usage of EmptyDir volume \S+ exceeds the limit"
+        r"|[Ee]phemeral local storage usage exceeds|\bTaintManagerEviction\b|[Rr]eason:\s+\"?(?:Evicted|Preempt\w*)\b",
+        "the node evicted the pod",
+        end_class=EndClass.EVICTION,
+        read=_eviction,
+        after=4,
+        again=False,
+    ),
+    _row(
+        "stopping",
+        ("stopping container",),
+        r"\bKilling\b.{0,200}?Stopping container (\S{1,253})",
+        "the pod was being deleted or replaced: its containers were told to stop",
+        end_class=EndClass.DELETION,
+        read=_stopping,
+        confidence=Confidence.MEDIUM,
+        missing=("who deleted the pod: audit log, rollout status, events of its owner",),
+    ),
+    _row(
+        "ecs_health",
+        ("health checks",),
+        r"[Tt]ask failed (?:ELB|container) health checks",
+        "ECS stopped the task because its health checks failed",
+        end_class=EndClass.HEALTH_CHECK,
+    ),
+    _row(
+        "ecs_scaling",
+        ("scaling activity",),
+        r"Scaling activity initiated by",
+        "the service was scaled in",
+        end_class=EndClass.DELETION,
+        role=Role.CAUSE,
+    ),
 )

@@ -54,14 +54,19 @@ def _exit_code(_text: str, found: re.Match[str]) -> dict[str, Field]:
 def _worker(_text: str, found: re.Match[str]) -> dict[str, Field]:
     """A server's report on its own worker. SIGTERM there is its own tear-down, which follows from something else."""
     pid, code = int(found[1]), int(found[2])
-    fields = {**end_fields(code=code), "worker_pid": pid, "pids": [pid]}
+    fields: dict[str, Field] = {**end_fields(code=code), "worker_pid": pid, "pids": [pid]}
     return {**fields, "role": "consequence"} if code in (0, -15, -2) else fields
 
 
 def _segfault(_text: str, found: re.Match[str]) -> dict[str, Field]:
     pid = int(found[2])
-    kind = {"segfault": "SIGSEGV", "general protection": "SIGSEGV", "trap invalid opcode": "SIGILL",
-            "trap divide error": "SIGFPE", "trap int3": "SIGTRAP"}
+    kind = {
+        "segfault": "SIGSEGV",
+        "general protection": "SIGSEGV",
+        "trap invalid opcode": "SIGILL",
+        "trap divide error": "SIGFPE",
+        "trap int3": "SIGTRAP",
+    }
     name = next((value for key, value in kind.items() if key in found[3]), "SIGSEGV")
     fields = end_fields(code=None, signal=name)
     return {**fields, "comm": found[1], "victim_pid": pid, "pids": [pid]}
@@ -77,39 +82,101 @@ def _row(subject: str, words: tuple[str, ...], start: str, summary: str, **more:
 
 
 PATTERNS: Final = (
-    _row("segfault", ("segfault at", "general protection", "traps:"),
-         r"^(?:traps: )?(.{1,64}?)\[(\d{1,10})\]:? (segfault at|general protection|trap [a-z0-9 ]{3,20})",
-         "the kernel saw a process crash", read=_segfault, source="kernel log"),
-    _row("worker", ("exit code: -", "exitcode: -", "exit code: ", "died"),
-         r"[Ww]orker\S{0,40}(?: \w+)? pid (\d{1,10}) died, exit code: (-?\d{1,3})", "a worker of the server ended", read=_worker),
-    _row("signal", ("signal",),
-         r"\b[Ss]ignal \((\d{1,2})\) received|signaled to shutdown with signal (?!7\b)(\d{1,2})|[Ee]xited prematurely: signal (\d{1,2})"
-         r"|exited with '?signal (\d{1,2})|(?:killed|terminated) by signal:? (\d{1,2})|\bgot signal (\d{1,2})\b",
-         "a process was ended by a signal",
-         read=lambda text, found: _signal(text, _part(found)), after=3),
-    _row("shell", ("segmentation fault", "core dumped", "illegal instruction", "floating point exception", "aborted", "fatal python error"),
-         r"\b(Segmentation fault|Aborted|Illegal instruction|Floating point exception|Trace/breakpoint trap)\b(?:\s+\(core dumped\)|$|\n)"
-         r"|Fatal Python error: (Segmentation fault|Aborted|Illegal instruction|Floating point exception)"
-         r"|killed by signal: (Segmentation fault|Aborted|Killed|Terminated|Illegal instruction)|signal: (aborted|segmentation fault|killed)",
-         "a process crashed", read=lambda text, found: _named(text, _part(found))),
-    _row("heap", ("corruption", "corrupted", "invalid pointer", "malloc()"),
-         r"double free or corruption(?: \([\w!]{1,20}\))?|corrupted (?:size vs\. prev_size|double-linked list)|(?:free|malloc|munmap_chunk)\(\): [a-z ]{4,40}",
-         "glibc found a corrupt heap and aborted the process", read=_heap),
-    _row("gpu_fault", ("cuda error",),
-         r"CUDA error: (?:an illegal memory access|device-side assert|misaligned address|an illegal instruction|unspecified launch failure)",
-         "a GPU kernel of the application failed", end_class=EndClass.APPLICATION_EXIT, role=Role.CAUSE),
-    _row("gpu_lost", ("cuda error", "nccl"),
-         r"CUDA error: (?:GPU is lost|uncorrectable ECC error|the launch timed out|no CUDA-capable device)",
-         "the GPU was lost or reset", end_class=EndClass.DEVICE_RESET, role=Role.CAUSE),
-    _row("killed", ("killed",), r"(?:^|[\])%] ?|line \d+:\s+\d+ )(Killed)(?:\s*$| {2,})", "the shell says that a process was killed by SIGKILL",
-         end_class=EndClass.UNKNOWN, confidence=Confidence.LOW, read=lambda text, found: _named(text, found[1])),
-    _row("exit_code", ("exit code", "exit status", "exitcode", "exited with"),
-         r"(?:exit(?:ed)?(?: with)?(?: exit)?[ -]?(?:code|status)|exitCode)[\"']?[ :=]{1,3}(-?\d{1,3})\b(?!\.)", "a process ended",
-         end_class=EndClass.UNKNOWN, read=_exit_code),
-    _row("engine_dead", ("fatal signal from worker", "enginedeaderror", "engine core initialization failed", "enginecore failed"),
-         r"Got fatal signal from worker processes|EngineDeadError|Engine core initialization failed|EngineCore failed to start",
-         "the server gave up after its worker's failure", role=Role.CONSEQUENCE, end_class=EndClass.APPLICATION_EXIT,
-         read=lambda _text, _found: {"engine_fatal": True}),
+    _row(
+        "segfault",
+        ("segfault at", "general protection", "traps:"),
+        r"^(?:traps: )?(.{1,64}?)\[(\d{1,10})\]:? (segfault at|general protection|trap [a-z0-9 ]{3,20})",
+        "the kernel saw a process crash",
+        read=_segfault,
+        source="kernel log",
+    ),
+    _row(
+        "worker",
+        ("exit code: -", "exitcode: -", "exit code: ", "died"),
+        r"[Ww]orker\S{0,40}(?: \w+)? pid (\d{1,10}) died, exit code: (-?\d{1,3})",
+        "a worker of the server ended",
+        read=_worker,
+    ),
+    _row(
+        "signal",
+        ("signal",),
+        r"\b[Ss]ignal \((\d{1,2})\) received|signaled to shutdown with signal (?!7\b)(\d{1,2})"
+        r"|[Ee]xited prematurely: signal (\d{1,2})"
+        r"|exited with '?signal (\d{1,2})|(?:killed|terminated) by signal:? (\d{1,2})|\bgot signal (\d{1,2})\b",
+        "a process was ended by a signal",
+        read=lambda text, found: _signal(text, _part(found)),
+        after=3,
+    ),
+    _row(
+        "shell",
+        (
+            "segmentation fault",
+            "core dumped",
+            "illegal instruction",
+            "floating point exception",
+            "aborted",
+            "fatal python error",
+        ),
+        r"\b(Segmentation fault|Aborted|Illegal instruction|Floating point exception"
+        r"|Trace/breakpoint trap)\b(?:\s+\(core dumped\)|$|\n)"
+        r"|Fatal Python error: (Segmentation fault|Aborted|Illegal instruction|Floating point exception)"
+        r"|killed by signal: (Segmentation fault|Aborted|Killed|Terminated|Illegal instruction)"
+        r"|signal: (aborted|segmentation fault|killed)",
+        "a process crashed",
+        read=lambda text, found: _named(text, _part(found)),
+    ),
+    _row(
+        "heap",
+        ("corruption", "corrupted", "invalid pointer", "malloc()"),
+        r"double free or corruption(?: \([\w!]{1,20}\))?|corrupted (?:size vs\. prev_size|double-linked list)"
+        r"|(?:free|malloc|munmap_chunk)\(\): [a-z ]{4,40}",
+        "glibc found a corrupt heap and aborted the process",
+        read=_heap,
+    ),
+    _row(
+        "gpu_fault",
+        ("cuda error",),
+        r"CUDA error: (?:an illegal memory access|device-side assert|misaligned address|an illegal instruction"
+        r"|unspecified launch failure)",
+        "a GPU kernel of the application failed",
+        end_class=EndClass.APPLICATION_EXIT,
+        role=Role.CAUSE,
+    ),
+    _row(
+        "gpu_lost",
+        ("cuda error", "nccl"),
+        r"CUDA error: (?:GPU is lost|uncorrectable ECC error|the launch timed out|no CUDA-capable device)",
+        "the GPU was lost or reset",
+        end_class=EndClass.DEVICE_RESET,
+        role=Role.CAUSE,
+    ),
+    _row(
+        "killed",
+        ("killed",),
+        r"(?:^|[\])%] ?|line \d+:\s+\d+ )(Killed)(?:\s*$| {2,})",
+        "the shell says that a process was killed by SIGKILL",
+        end_class=EndClass.UNKNOWN,
+        confidence=Confidence.LOW,
+        read=lambda text, found: _named(text, found[1]),
+    ),
+    _row(
+        "exit_code",
+        ("exit code", "exit status", "exitcode", "exited with"),
+        r"(?:exit(?:ed)?(?: with)?(?: exit)?[ -]?(?:code|status)|exitCode)[\"']?[ :=]{1,3}(-?\d{1,3})\b(?!\.)",
+        "a process ended",
+        end_class=EndClass.UNKNOWN,
+        read=_exit_code,
+    ),
+    _row(
+        "engine_dead",
+        ("fatal signal from worker", "enginedeaderror", "engine core initialization failed", "enginecore failed"),
+        r"Got fatal signal from worker processes|EngineDeadError|Engine core initialization failed"
+        r"|EngineCore failed to start",
+        "the server gave up after its worker's failure",
+        role=Role.CONSEQUENCE,
+        end_class=EndClass.APPLICATION_EXIT,
+        read=lambda _text, _found: {"engine_fatal": True},
+    ),
 )
 
 

@@ -51,9 +51,7 @@ def _torch(text: str, found: re.Match[str]) -> dict[str, Field]:
     index = _INDEX.search(text)
     worker = _WORKER.search(found.string[: found.start()])
     rank = _RANK.search(found.string[: found.start()])
-    others: list[Field] = [
-        {"pid": int(pid), "in_use_bytes": size(amount)} for pid, amount in _OTHERS.findall(text)
-    ]
+    others: list[Field] = [{"pid": int(pid), "in_use_bytes": size(amount)} for pid, amount in _OTHERS.findall(text)]
     fields: dict[str, Field] = {
         "framework": "torch",
         "device": found[1].lower() if found.groups() and found[1] else "cuda",
@@ -112,8 +110,13 @@ def _nccl(text: str, _found: re.Match[str]) -> dict[str, Field]:
 
 def _library(text: str, found: re.Match[str]) -> dict[str, Field]:
     library = re.match(r"[A-Za-z]+", found[0])
-    return {"framework": "cuda" if library is None else library[0].lower(), "requested_bytes": None, "total_bytes": None,
-            "size_known": False, "gpu_index": _device_in(text)}
+    return {
+        "framework": "cuda" if library is None else library[0].lower(),
+        "requested_bytes": None,
+        "total_bytes": None,
+        "size_known": False,
+        "gpu_index": _device_in(text),
+    }
 
 
 def _device_in(text: str) -> int | None:
@@ -150,20 +153,44 @@ PATTERNS: Final = (
     _gpu(
         "torch_async",
         ("allocation on device",),
-        r"Allocation on device(?: (\d{1,3}))? would exceed allowed memory|OutOfMemoryError: Allocation on device(?: (\d{1,3}))?",
+        r"Allocation on device(?: (\d{1,3}))? would exceed allowed memory"
+        r"|OutOfMemoryError: Allocation on device(?: (\d{1,3}))?",
         "torch could not allocate GPU memory (cudaMallocAsync back-end)",
         read=_async,
         after=7,
     ),
-    _gpu("mps", ("mps backend out of memory",), r"MPS backend out of memory", "torch could not allocate MPS memory",
-         read=_mps, after=1),
-    _gpu("torch", ("preemptively rejected",), r"Allocation was preemptively rejected because it would exceed",
-         "torch refused an allocation beyond its share of the GPU", read=_plain, after=2),
-    _gpu("hpu", ("pt_devmem",), r"MODULE:PT_DEVMEM Allocation failed", "torch could not allocate HPU memory", read=_hpu),
-    _gpu("neuron", ("nrt",), r"NRT allocation failed|nrt_tensor_allocate.{0,80}(?:status=4|[Ff]ail)",
-         "the Neuron runtime could not allocate device memory", read=_plain),
-    _gpu("rbln", ("sys_enomem", "sys_ebusy"), r"SYS_ENOMEM: Out of memory|SYS_EBUSY: Lack of device memory",
-         "the device had no memory left"),
+    _gpu(
+        "mps",
+        ("mps backend out of memory",),
+        r"MPS backend out of memory",
+        "torch could not allocate MPS memory",
+        read=_mps,
+        after=1,
+    ),
+    _gpu(
+        "torch",
+        ("preemptively rejected",),
+        r"Allocation was preemptively rejected because it would exceed",
+        "torch refused an allocation beyond its share of the GPU",
+        read=_plain,
+        after=2,
+    ),
+    _gpu(
+        "hpu", ("pt_devmem",), r"MODULE:PT_DEVMEM Allocation failed", "torch could not allocate HPU memory", read=_hpu
+    ),
+    _gpu(
+        "neuron",
+        ("nrt",),
+        r"NRT allocation failed|nrt_tensor_allocate.{0,80}(?:status=4|[Ff]ail)",
+        "the Neuron runtime could not allocate device memory",
+        read=_plain,
+    ),
+    _gpu(
+        "rbln",
+        ("sys_enomem", "sys_ebusy"),
+        r"SYS_ENOMEM: Out of memory|SYS_EBUSY: Lack of device memory",
+        "the device had no memory left",
+    ),
     _gpu(
         "nccl",
         ("cuda failure", "cuda calloc"),
@@ -173,15 +200,23 @@ PATTERNS: Final = (
         after=3,
         again=False,
     ),
-    _gpu("library", ("alloc_failed", "insufficient_resources"),
-         r"(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|CUFFT|HIPBLAS|MIOPEN|ROCBLAS)_(?:STATUS_)?(?:ALLOC_FAILED|INSUFFICIENT_RESOURCES)",
-         "a CUDA library could not allocate GPU memory", read=_library),
+    _gpu(
+        "library",
+        ("alloc_failed", "insufficient_resources"),
+        r"(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|CUFFT|HIPBLAS|MIOPEN|ROCBLAS)_(?:STATUS_)?(?:ALLOC_FAILED"
+        r"|INSUFFICIENT_RESOURCES)",
+        "a CUDA library could not allocate GPU memory",
+        read=_library,
+    ),
     _gpu(
         "cuda",
         ("out of memory", "out_of_memory", "outofmemory", "memoryallocation", "error 2"),
-        r"(?:CUDA|HIP|cuda|hip)\w{0,20}(?: driver| runtime)?(?: API)? ?(?:error|failure|Error)(?: code)?[ :(]{1,3}(?:2\b[: ]{0,3})?"
-        r"\(?out of memory|cudaErrorMemoryAllocation|hipErrorOutOfMemory|CUDA_ERROR_OUT_OF_MEMORY|Error \[CUDA\]: out of memory"
-        r"|(?:cudaMalloc\w*|hipMalloc\w*|cuMemAlloc\w*|cuMemCreate)(?:\(\))? failed:? ?\(?(?:out of memory|2\b)|Cuda Runtime \(out of memory\)"
+        r"(?:CUDA|HIP|cuda|hip)\w{0,20}(?: driver| runtime)?(?: API)? ?(?:error|failure"
+        r"|Error)(?: code)?[ :(]{1,3}(?:2\b[: ]{0,3})?"
+        r"\(?out of memory|cudaErrorMemoryAllocation|hipErrorOutOfMemory|CUDA_ERROR_OUT_OF_MEMORY"
+        r"|Error \[CUDA\]: out of memory"
+        r"|(?:cudaMalloc\w*|hipMalloc\w*|cuMemAlloc\w*|cuMemCreate)(?:\(\))? failed:? ?\(?(?:out of memory"
+        r"|2\b)|Cuda Runtime \(out of memory\)"
         r"|CUDA ran out of memory",
         "the CUDA runtime had no GPU memory left",
         read=_plain,
@@ -189,17 +224,26 @@ PATTERNS: Final = (
         after=1,
         unless=re.compile(r"ggml|Cuda failure"),
     ),
-    _gpu("torch", ("outofmemoryerror",), r"torch(?:\.cuda)?\.OutOfMemoryError", "torch ran out of GPU memory",
-         read=_torch, after=5, confidence=Confidence.MEDIUM),
+    _gpu(
+        "torch",
+        ("outofmemoryerror",),
+        r"torch(?:\.cuda)?\.OutOfMemoryError",
+        "torch ran out of GPU memory",
+        read=_torch,
+        after=5,
+        confidence=Confidence.MEDIUM,
+    ),
     _gpu(
         "ambiguous",
         ("cublas_status", "cudnn_status", "unable to find an engine", "cusolver_status"),
-        r"(?:CUBLAS|CUDNN|CUSOLVER)_STATUS_(?:INTERNAL_ERROR|NOT_INITIALIZED|EXECUTION_FAILED)|unable to find an engine to execute",
+        r"(?:CUBLAS|CUDNN|CUSOLVER)_STATUS_(?:INTERNAL_ERROR|NOT_INITIALIZED|EXECUTION_FAILED)"
+        r"|unable to find an engine to execute",
         "a CUDA library failed; a GPU without free memory is a usual reason, but the message does not say so",
         end_class=EndClass.UNKNOWN,
         confidence=Confidence.LOW,
         read=lambda _text, found: {
-            "framework": "cudnn" if "engine" in found[0] else found[0].split("_")[0].lower(), "requested_bytes": None
+            "framework": "cudnn" if "engine" in found[0] else found[0].split("_")[0].lower(),
+            "requested_bytes": None,
         },
         missing=("free GPU memory at that moment (nvidia-smi, or the guard's record)",),
     ),

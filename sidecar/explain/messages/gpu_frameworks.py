@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from sidecar.explain.patterns import Pattern
-from sidecar.explain.sizes import ONE, SIZE, array_bytes, bytes_of, size
+from sidecar.explain.sizes import ONE, array_bytes, bytes_of, size
 from sidecar.explain.values import Field
 from sidecar.verdict.values import Confidence, EndClass
 
@@ -24,8 +24,12 @@ def _int(text: str | None) -> int | None:
 def _ggml(text: str, _found: re.Match[str]) -> dict[str, Field]:
     printed = re.search(rf"allocating ({ONE})", text)
     exact = re.search(r"(?:buffer of size|allocation of size) (\d{1,20})", text)
-    device = re.search(r"\bon device (\d{1,3})\b|failed to allocate (?:CUDA|ROCm|Vulkan|SYCL|Metal|CANN|MUSA)(\d{1,3}) buffer", text)
-    purpose = re.search(r"failed to allocate buffer for ([a-z ]{1,40}?)\s*(?:$|[.,;)])|\b(kv|cache|compute)\b[a-z ]{0,20} failed", text)
+    device = re.search(
+        r"\bon device (\d{1,3})\b|failed to allocate (?:CUDA|ROCm|Vulkan|SYCL|Metal|CANN|MUSA)(\d{1,3}) buffer", text
+    )
+    purpose = re.search(
+        r"failed to allocate buffer for ([a-z ]{1,40}?)\s*(?:$|[.,;)])|\b(kv|cache|compute)\b[a-z ]{0,20} failed", text
+    )
     buffer = None if purpose is None else purpose[1] or ("kv cache" if purpose[2] in ("kv", "cache") else purpose[2])
     mib = None if printed is None else re.match(r"[\d.,]+", printed[1])
     return {
@@ -38,7 +42,11 @@ def _ggml(text: str, _found: re.Match[str]) -> dict[str, Field]:
 
 
 def _jax(text: str, _found: re.Match[str]) -> dict[str, Field]:
-    asked = re.search(rf"trying to allocate (\d{{1,20}}) bytes|\((\d{{1,20}})B\)|allocating (\d{{1,20}}) bytes|(?:request for|allocate) ({ONE})", text)
+    asked = re.search(
+        rf"trying to allocate (\d{{1,20}}) bytes|\((\d{{1,20}})B\)|allocating (\d{{1,20}}) bytes|(?:request for"
+        rf"|allocate) ({ONE})",
+        text,
+    )
     plain = None if asked is None else asked[1] or asked[2] or asked[3]
     device = re.search(r"device ordinal (\d{1,3})|\bGPU_(\d{1,3})_bfc|TPU_(\d{1,3})", text)
     hbm = re.search(rf"Used ({ONE}) of ({ONE}) hbm", text)
@@ -114,11 +122,14 @@ def _onnx(text: str, found: re.Match[str]) -> dict[str, Field]:
         "confidence": Confidence.MEDIUM.value,
     }
     if requested >= IMPLAUSIBLE_BYTES:
-        fields |= {"requested_implausible": True, "likely_cause": "corrupt shape or overflowed size, not memory pressure"}
+        fields |= {
+            "requested_implausible": True,
+            "likely_cause": "corrupt shape or overflowed size, not memory pressure",
+        }
     return fields
 
 
-def _startup(text: str, found: re.Match[str]) -> dict[str, Field]:
+def _startup(_text: str, found: re.Match[str]) -> dict[str, Field]:
     return {
         "framework": "vllm",
         "subtype": "insufficient_at_startup",
@@ -166,7 +177,12 @@ def _float(text: str | None) -> float | None:
 
 
 def _paddle(_text: str, found: re.Match[str]) -> dict[str, Field]:
-    return {"framework": "paddle", "gpu_index": int(found[1]), "requested_bytes": size(found[2]), "free_bytes": size(found[3])}
+    return {
+        "framework": "paddle",
+        "gpu_index": int(found[1]),
+        "requested_bytes": size(found[2]),
+        "free_bytes": size(found[3]),
+    }
 
 
 def _tensorrt(text: str, _found: re.Match[str]) -> dict[str, Field]:
@@ -181,55 +197,139 @@ def _row(subject: str, words: tuple[str, ...], start: str, summary: str, **more:
 PATTERNS: Final = (
     _row(
         "ggml",
-        ("ggml_", "alloc_tensor_range", "outofdevicememory", "out_of_device_memory", " buffer of size", "buffer for kv"),
-        r"ggml_\w{1,80}: (?:allocating .{1,40} on device|Device memory allocation of size|.{0,80}(?:cudaMalloc|hipMalloc) failed)"
-        r"|failed to allocate (?:CUDA|ROCm|Vulkan|SYCL|Metal|CANN|MUSA)\d{0,3} buffer|ErrorOutOfDeviceMemory|OUT_OF_DEVICE_MEMORY"
+        (
+            "ggml_",
+            "alloc_tensor_range",
+            "outofdevicememory",
+            "out_of_device_memory",
+            " buffer of size",
+            "buffer for kv",
+        ),
+        r"ggml_\w{1,80}: (?:allocating .{1,40} on device|Device memory allocation of size|.{0,80}(?:cudaMalloc"
+        r"|hipMalloc) failed)"
+        r"|failed to allocate (?:CUDA|ROCm|Vulkan|SYCL|Metal|CANN|MUSA)\d{0,3} buffer|ErrorOutOfDeviceMemory"
+        r"|OUT_OF_DEVICE_MEMORY"
         r"|failed to allocate buffer for kv cache",
         "the inference engine could not allocate GPU memory",
         read=_ggml,
         after=4,
         again=False,
     ),
-    _row("jax", ("resource_exhausted",),
-         r"RESOURCE_EXHAUSTED: .{0,200}?(?:[Oo]ut of memory|[Ff]ailed to allocate|Attempting to (?:reserve|allocate)|allocation)",
-         "JAX or XLA could not allocate device memory", read=_jax, after=8, again=False),
-    _row("tensorflow", ("oom when allocating tensor",),
-         r"OOM when allocating tensor (?:with|of) shape ?(\[[\d,]{0,200}\]) and type (\w{1,20})",
-         "TensorFlow could not allocate a tensor", read=_tensorflow, after=1),
-    _row("bfc", ("ran out of memory trying", "from device: cuda"),
-         r"Allocator \([\w-]{1,40}\) ran out of memory trying to allocate|failed to allocate .{1,60} from device: CUDA_ERROR_OUT_OF_MEMORY",
-         "TensorFlow's allocator could not get GPU memory", read=_bfc, confidence=Confidence.MEDIUM),
-    _row("bfc_dump", ("total_region_allocated_bytes_",), r"total_region_allocated_bytes_: \d+ memory_limit_: \d+",
-         "TensorFlow's allocator printed its state after a failed allocation", read=_bfc_dump, after=6, again=False,
-         confidence=Confidence.MEDIUM),
-    _row("onnxruntime", ("requested buffer of size", "smaller than requested bytes"),
-         r"Failed to allocate memory for requested buffer of size (\d{1,20})|smaller than requested bytes of (\d{1,20})",
-         "ONNX Runtime could not allocate a buffer", read=_onnx),
-    _row("tensorrt", ("outofmemory", "gpu memory"), r"Error Code \d+: ?OutOfMemory|Requested amount of GPU memory \(\d+ bytes\) could not",
-         "TensorRT could not allocate GPU memory", read=_tensorrt),
-    _row("paddle", ("out of memory error on gpu",),
-         rf"Out of memory error on GPU (\d{{1,3}})\. Cannot allocate ({ONE}) memory.{{0,160}}?available memory is only ({ONE})",
-         "Paddle could not allocate GPU memory", read=_paddle),
-    _row("vllm", ("on startup is less than",),
-         r"[Ff]ree memory on device ?(\S{1,20})? ?\((-?[\d.]{1,12})/([\d.]{1,12}) GiB\) on startup is less than desired GPU memory "
-         r"utilization \(([\d.]{1,8}), ([\d.]{1,12}) GiB\)",
-         "less GPU memory was free at the start than vLLM was told to take", read=_startup),
-    _row("vllm", ("cache blocks", "kv cache"),
-         r"No available memory for the cache blocks|larger than the maximum number of tokens that can be stored in KV cache"
-         r"|KV cache is needed, which is larger than the available KV cache memory",
-         "no GPU memory was left for vLLM's KV cache", read=_vllm, after=1),
-    _row("sglang", ("profiled value", "mem-fraction-static"),
-         r"larger than the profiled value -\d+|Not enough memory\. Please try to increase --mem-fraction-static",
-         "the weights left SGLang no GPU memory for its KV cache", read=_sglang, after=2, again=False),
-    _row("sglang_load", ("load weight end",), r"Load weight end\..{0,200}?avail mem=([\d.]{1,12}) GB(?:, mem usage=([\d.]{1,12}) GB)?",
-         "SGLang had loaded the weights", read=lambda text, found: {**_load_end(text, found), "role": "context"}),
-    _row("sglang_slots", ("prefill out of memory", "decode out of memory"), r"(?:Prefill|Decode) out of memory",
-         "SGLang's pool of KV cache slots was exhausted; it is sized at the start, the card is not what was full",
-         end_class=EndClass.APPLICATION_EXIT, confidence=Confidence.MEDIUM, after=2,
-         read=lambda _text, _found: {"framework": "sglang", "subtype": "kv_slot_pool", "requested_bytes": None}),
-    _row("tgi", ("prefill tokens",), r"Not enough memory to handle \d+ prefill tokens",
-         "the warm-up of the text generation server did not fit into the GPU"),
-    _row("opencl", ("cl_", "ur_result_error"),
-         r"CL_MEM_OBJECT_ALLOCATION_FAILURE|CL_OUT_OF_RESOURCES|UR_RESULT_ERROR_OUT_OF_(?:DEVICE_MEMORY|RESOURCES)",
-         "the device had no memory left", confidence=Confidence.MEDIUM),
+    _row(
+        "jax",
+        ("resource_exhausted",),
+        r"RESOURCE_EXHAUSTED: .{0,200}?(?:[Oo]ut of memory|[Ff]ailed to allocate|Attempting to (?:reserve"
+        r"|allocate)|allocation)",
+        "JAX or XLA could not allocate device memory",
+        read=_jax,
+        after=8,
+        again=False,
+    ),
+    _row(
+        "tensorflow",
+        ("oom when allocating tensor",),
+        r"OOM when allocating tensor (?:with|of) shape ?(\[[\d,]{0,200}\]) and type (\w{1,20})",
+        "TensorFlow could not allocate a tensor",
+        read=_tensorflow,
+        after=1,
+    ),
+    _row(
+        "bfc",
+        ("ran out of memory trying", "from device: cuda"),
+        r"Allocator \([\w-]{1,40}\) ran out of memory trying to allocate"
+        r"|failed to allocate .{1,60} from device: CUDA_ERROR_OUT_OF_MEMORY",
+        "TensorFlow's allocator could not get GPU memory",
+        read=_bfc,
+        confidence=Confidence.MEDIUM,
+    ),
+    _row(
+        "bfc_dump",
+        ("total_region_allocated_bytes_",),
+        r"total_region_allocated_bytes_: \d+ memory_limit_: \d+",
+        "TensorFlow's allocator printed its state after a failed allocation",
+        read=_bfc_dump,
+        after=6,
+        again=False,
+        confidence=Confidence.MEDIUM,
+    ),
+    _row(
+        "onnxruntime",
+        ("requested buffer of size", "smaller than requested bytes"),
+        r"Failed to allocate memory for requested buffer of size (\d{1,20})|smaller than requested bytes of (\d{1,20})",
+        "ONNX Runtime could not allocate a buffer",
+        read=_onnx,
+    ),
+    _row(
+        "tensorrt",
+        ("outofmemory", "gpu memory"),
+        r"Error Code \d+: ?OutOfMemory|Requested amount of GPU memory \(\d+ bytes\) could not",
+        "TensorRT could not allocate GPU memory",
+        read=_tensorrt,
+    ),
+    _row(
+        "paddle",
+        ("out of memory error on gpu",),
+        rf"Out of memory error on GPU (\d{{1,3}})\. Cannot allocate ({ONE}) memory.{{0,160}}?available memory "
+        rf"is only ({ONE})",
+        "Paddle could not allocate GPU memory",
+        read=_paddle,
+    ),
+    _row(
+        "vllm",
+        ("on startup is less than",),
+        r"[Ff]ree memory on device ?(\S{1,20})? ?\((-?[\d.]{1,12})/([\d.]{1,12}) GiB\) on startup is less "
+        r"than desired GPU memory "
+        r"utilization \(([\d.]{1,8}), ([\d.]{1,12}) GiB\)",
+        "less GPU memory was free at the start than vLLM was told to take",
+        read=_startup,
+    ),
+    _row(
+        "vllm",
+        ("cache blocks", "kv cache"),
+        r"No available memory for the cache blocks|larger than the maximum number of tokens that can be "
+        r"stored in KV cache"
+        r"|KV cache is needed, which is larger than the available KV cache memory",
+        "no GPU memory was left for vLLM's KV cache",
+        read=_vllm,
+        after=1,
+    ),
+    _row(
+        "sglang",
+        ("profiled value", "mem-fraction-static"),
+        r"larger than the profiled value -\d+|Not enough memory\. Please try to increase --mem-fraction-static",
+        "the weights left SGLang no GPU memory for its KV cache",
+        read=_sglang,
+        after=2,
+        again=False,
+    ),
+    _row(
+        "sglang_load",
+        ("load weight end",),
+        r"Load weight end\..{0,200}?avail mem=([\d.]{1,12}) GB(?:, mem usage=([\d.]{1,12}) GB)?",
+        "SGLang had loaded the weights",
+        read=lambda text, found: {**_load_end(text, found), "role": "context"},
+    ),
+    _row(
+        "sglang_slots",
+        ("prefill out of memory", "decode out of memory"),
+        r"(?:Prefill|Decode) out of memory",
+        "SGLang's pool of KV cache slots was exhausted; it is sized at the start, the card is not what was full",
+        end_class=EndClass.APPLICATION_EXIT,
+        confidence=Confidence.MEDIUM,
+        after=2,
+        read=lambda _text, _found: {"framework": "sglang", "subtype": "kv_slot_pool", "requested_bytes": None},
+    ),
+    _row(
+        "tgi",
+        ("prefill tokens",),
+        r"Not enough memory to handle \d+ prefill tokens",
+        "the warm-up of the text generation server did not fit into the GPU",
+    ),
+    _row(
+        "opencl",
+        ("cl_", "ur_result_error"),
+        r"CL_MEM_OBJECT_ALLOCATION_FAILURE|CL_OUT_OF_RESOURCES|UR_RESULT_ERROR_OUT_OF_(?:DEVICE_MEMORY|RESOURCES)",
+        "the device had no memory left",
+        confidence=Confidence.MEDIUM,
+    ),
 )

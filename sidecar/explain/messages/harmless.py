@@ -14,10 +14,14 @@ _HEDGED: Final = re.compile(
     r"|handles?|without)\b[^.;]{0,80}?\b(?:out[ -]of[ -]memory|OOM)\b",
     re.IGNORECASE,
 )
-_FACTS: Final = re.compile(r"tried to allocate|Killed process|Failed to CUDA|requested buffer of size|Error code \d", re.IGNORECASE)
+_FACTS: Final = re.compile(
+    r"tried to allocate|Killed process|Failed to CUDA|requested buffer of size|Error code \d", re.IGNORECASE
+)
 
 
-def _row(words: tuple[str, ...], start: re.Pattern[str], summary: str, unless: re.Pattern[str] | None = None) -> Pattern:
+def _row(
+    words: tuple[str, ...], start: re.Pattern[str], summary: str, unless: re.Pattern[str] | None = None
+) -> Pattern:
     return Pattern(
         subject="harmless",
         end_class=EndClass.UNKNOWN,
@@ -35,7 +39,9 @@ PATTERNS: Final = (
         re.compile(r"caller indicates that this is not a failure"),
         "an allocation that failed was retried in another way; the allocator says that this is no failure",
     ),
-    _row(("out of memory", "out-of-memory", "oom"), _HEDGED, "advice about running out of memory, not a failure", _FACTS),
+    _row(
+        ("out of memory", "out-of-memory", "oom"), _HEDGED, "advice about running out of memory, not a failure", _FACTS
+    ),
     _row(
         ("falling back", "retract", "preempted because", "kv cache pool is full"),
         re.compile(

@@ -12,8 +12,13 @@ from sidecar.verdict.values import Confidence, EndClass
 
 _HOST: Final = EndClass.HOST_ALLOCATION_FAILURE
 _SHM: Final = EndClass.SHM_EXHAUSTED
-_RESERVED: Final = re.compile(rf"\b(?:size|allocate|alloc|reserve|allocation of)(?: of size)?:? (?:{SIZE}|(\d{{1,20}}))")
-_ERRNO: Final = re.compile(r"Error code (\d{1,4})|\[Errno (\d{1,4})\]|== 0\. (\d{1,4}) vs 0|Cannot allocate memory \((\d{1,4})\)")
+_SHM_PATH: Final = "/dev/shm"  # noqa: S108 - a name to look for, nothing is opened
+_RESERVED: Final = re.compile(
+    rf"\b(?:size|allocate|alloc|reserve|allocation of)(?: of size)?:? (?:{SIZE}|(\d{{1,20}}))"
+)
+_ERRNO: Final = re.compile(
+    r"Error code (\d{1,4})|\[Errno (\d{1,4})\]|== 0\. (\d{1,4}) vs 0|Cannot allocate memory \((\d{1,4})\)"
+)
 
 
 def _number(text: str | None) -> int | None:
@@ -74,7 +79,7 @@ def _ollama(_text: str, found: re.Match[str]) -> dict[str, Field]:
 
 
 def _mmap(text: str, found: re.Match[str]) -> dict[str, Field]:
-    shared = found[2].startswith(("/torch_", "/dev/shm/", "/psm_", "/__KMP"))
+    shared = found[2].startswith(("/torch_", _SHM_PATH, "/psm_", "/__KMP"))
     number = _number(found[3])
     return {
         "requested_bytes": int(found[1]),
@@ -93,8 +98,10 @@ PATTERNS: Final = (
     _row(
         "pinned",
         ("pinned", "on host", "hostalloc", "mallochost", "hosthostmalloc", "hosthost", "hostmalloc", "hostregister"),
-        r"could not allocate pinned host memory|failed to alloc(?:ate)? .{0,60}?(?:bytes on host|of pinned memory|pinned)"
-        r"|(?:cudaHostAlloc|cudaMallocHost|hipHostMalloc|cudaHostRegister|cuMemHostAlloc)\b.{0,80}?(?:failed|out of memory)",
+        r"could not allocate pinned host memory|failed to alloc(?:ate)? .{0,60}?(?:bytes on host"
+        r"|of pinned memory|pinned)"
+        r"|(?:cudaHostAlloc|cudaMallocHost|hipHostMalloc|cudaHostRegister|cuMemHostAlloc)\b.{0,80}?(?:failed"
+        r"|out of memory)",
         "pinned host memory could not be had; the text reads like a GPU's, the card is not what was full",
         read=_pinned,
         confidence=Confidence.MEDIUM,
@@ -125,9 +132,11 @@ PATTERNS: Final = (
     ),
     _row(
         "shm",
-        ("shared memory", "/dev/shm", "/torch_", "dataloader"),
-        r"unable to (?:write to|resize|allocate|open|create) (?:file|shared memory).{0,200}?(?:No space left|No such file|shm)"
-        r"|/dev/shm\S{0,200}.{0,80}?(?:No space left|Bus error|cannot allocate|failed)|No space left on device.{0,80}?/dev/shm"
+        ("shared memory", _SHM_PATH, "/torch_", "dataloader"),
+        r"unable to (?:write to|resize|allocate|open|create) (?:file|shared memory).{0,200}?(?:No space left"
+        r"|No such file|shm)"
+        r"|/dev/shm\S{0,200}.{0,80}?(?:No space left|Bus error|cannot allocate|failed)"
+        r"|No space left on device.{0,80}?/dev/shm"
         r"|[Ee]rror while creating shared memory segment|workers are out of shared memory|insufficient shared memory"
         r"|unable to allocate shared memory|is killed by signal: Bus error|shared memory.{0,40}No space left",
         "shared memory (/dev/shm) was full",
@@ -152,7 +161,8 @@ PATTERNS: Final = (
     _row(
         "host_backend",
         ("cpu buffer", "aligned_malloc", "outofhostmemory", "out_of_host_memory"),
-        r"failed to allocate CPU\w{0,20} buffer|ggml_aligned_malloc: insufficient memory|ErrorOutOfHostMemory|OUT_OF_HOST_MEMORY",
+        r"failed to allocate CPU\w{0,20} buffer|ggml_aligned_malloc: insufficient memory|ErrorOutOfHostMemory"
+        r"|OUT_OF_HOST_MEMORY",
         "the inference engine could not allocate host memory",
         after=2,
     ),
@@ -207,7 +217,7 @@ def _sigbus(text: str) -> dict[str, Field]:
     """A bus error is a full /dev/shm most often; an address that spells a name in it proves it."""
     names = [spelled for one in re.findall(r"0x([0-9a-f]{12,16})\b", text) if (spelled := _spelled(one))]
     pid = re.search(r"\bpid[= ](\d{1,10})", text)
-    sure = bool(names) or re.search(r"/dev/shm|shared memory|\bshm\b|nccl", text, re.IGNORECASE) is not None
+    sure = bool(names) or re.search(rf"{_SHM_PATH}|shared memory|\bshm\b|nccl", text, re.IGNORECASE) is not None
     return {
         "signal": "SIGBUS",
         "signal_number": 7,

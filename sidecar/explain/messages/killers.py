@@ -1,5 +1,6 @@
-"""Killers that are programs: earlyoom, systemd-oomd, nohang, Ray, lmkd, Dask, batch systems. Their status lines are no
-kills.
+"""Killers that are programs: earlyoom, systemd-oomd, nohang, Ray, lmkd, Dask, batch systems.
+
+Their status lines are no kills.
 """
 
 from __future__ import annotations
@@ -86,7 +87,13 @@ def _nohang(_text: str, found: re.Match[str]) -> dict[str, Field]:
 
 
 def _lmkd(_text: str, found: re.Match[str]) -> dict[str, Field]:
-    return {"killer": "lmkd", "comm": found[1], "victim_pid": int(found[2]), "signal": "SIGKILL", "pids": [int(found[2])]}
+    return {
+        "killer": "lmkd",
+        "comm": found[1],
+        "victim_pid": int(found[2]),
+        "signal": "SIGKILL",
+        "pids": [int(found[2])],
+    }
 
 
 def _batch(_text: str, found: re.Match[str]) -> dict[str, Field]:
@@ -108,28 +115,79 @@ PATTERNS: Final = (
         read=_earlyoom,
         after=3,
     ),
-    _row("systemd-oomd", ("oomd",), r"oomd attempting to kill (\d{1,10}) with", "systemd-oomd killed a cgroup", read=_oomd_kill),
-    _row("systemd-oomd", ("killed /",), r"^Killed (/\S{1,4096}) (?:due to|because) (.{1,200})", "systemd-oomd killed a cgroup",
-         read=_oomd_cgroup),
-    _row("systemd-oomd", ("systemd-oomd killed",), r"(\S{1,256}): systemd-oomd killed (?:(\d{1,6}|some) )?process",
-         "systemd-oomd killed a cgroup", read=lambda text, found: _oomd_unit(text, found)
-         if (found[2] or "").isdigit() else {"killer": "systemd-oomd", "keys": [f"unit:{found[1]}"]}),
-    _row("systemd-oomd", ("memory pressure for",),
-         r"Memory pressure for (\S{1,4096}) is (\d[\d.]{0,8})% > (\d[\d.]{0,8})%", "memory pressure passed systemd-oomd's limit",
-         read=_oomd_pressure, role=Role.CONTEXT),
-    _row("oomd", ("oomd kill",), r"oomd kill: .{0,200}?(\S+) \d+ ruleset", "oomd killed a cgroup",
-         read=lambda _text, found: {"killer": "oomd", "cgroup": found[1]}),
-    _row("ray", ("low on memory", "memory pressure (oom)", "ray killed this worker"),
-         r"(?:Task|Actor|[Ww]orker).{0,40}was killed due to the node running low on memory|killed due to memory pressure \(OOM\)"
-         r"|Ray killed this worker",
-         "Ray's memory monitor killed a worker because the node was low on memory", read=_ray, after=4),
-    _row("nohang", ("send",), r"\b[Ss]end(?:ing)? (SIG(?:TERM|KILL)) to \[?(?:[Pp]id:? ?)?(\d{1,10})(?=[,\]: ])",
-         "nohang killed a process because little memory was free", read=_nohang,
-         unless=re.compile(r"to process")),
-    _row("lmkd", ("lowmemorykiller", "lmkd"), r"(?:lowmemorykiller|lmkd).{0,20}?: ?Kill(?:ing)? '(.{1,64}?)' \((\d{1,10})\)",
-         "the low memory killer killed a process", read=_lmkd),
-    _row("batch", ("memory budget", "memory limits", "memory limit"),
-         r"exceeded \d+% memory budget.{0,20}[Rr]estarting|running beyond (?:physical|virtual) memory limits.{0,200}?Killing"
-         r"|[Ee]xceeded (?:job|step) memory limit.{0,60}kill",
-         "a supervisor killed it for using more memory than allowed", read=_batch, confidence=Confidence.MEDIUM),
+    _row(
+        "systemd-oomd",
+        ("oomd",),
+        r"oomd attempting to kill (\d{1,10}) with",
+        "systemd-oomd killed a cgroup",
+        read=_oomd_kill,
+    ),
+    _row(
+        "systemd-oomd",
+        ("killed /",),
+        r"^Killed (/\S{1,4096}) (?:due to|because) (.{1,200})",
+        "systemd-oomd killed a cgroup",
+        read=_oomd_cgroup,
+    ),
+    _row(
+        "systemd-oomd",
+        ("systemd-oomd killed",),
+        r"(\S{1,256}): systemd-oomd killed (?:(\d{1,6}|some) )?process",
+        "systemd-oomd killed a cgroup",
+        read=lambda text, found: (
+            _oomd_unit(text, found)
+            if (found[2] or "").isdigit()
+            else {"killer": "systemd-oomd", "keys": [f"unit:{found[1]}"]}
+        ),
+    ),
+    _row(
+        "systemd-oomd",
+        ("memory pressure for",),
+        r"Memory pressure for (\S{1,4096}) is (\d[\d.]{0,8})% > (\d[\d.]{0,8})%",
+        "memory pressure passed systemd-oomd's limit",
+        read=_oomd_pressure,
+        role=Role.CONTEXT,
+    ),
+    _row(
+        "oomd",
+        ("oomd kill",),
+        r"oomd kill: .{0,200}?(\S+) \d+ ruleset",
+        "oomd killed a cgroup",
+        read=lambda _text, found: {"killer": "oomd", "cgroup": found[1]},
+    ),
+    _row(
+        "ray",
+        ("low on memory", "memory pressure (oom)", "ray killed this worker"),
+        r"(?:Task|Actor|[Ww]orker).{0,40}was killed due to the node running low on memory"
+        r"|killed due to memory pressure \(OOM\)"
+        r"|Ray killed this worker",
+        "Ray's memory monitor killed a worker because the node was low on memory",
+        read=_ray,
+        after=4,
+    ),
+    _row(
+        "nohang",
+        ("send",),
+        r"\b[Ss]end(?:ing)? (SIG(?:TERM|KILL)) to \[?(?:[Pp]id:? ?)?(\d{1,10})(?=[,\]: ])",
+        "nohang killed a process because little memory was free",
+        read=_nohang,
+        unless=re.compile(r"to process"),
+    ),
+    _row(
+        "lmkd",
+        ("lowmemorykiller", "lmkd"),
+        r"(?:lowmemorykiller|lmkd).{0,20}?: ?Kill(?:ing)? '(.{1,64}?)' \((\d{1,10})\)",
+        "the low memory killer killed a process",
+        read=_lmkd,
+    ),
+    _row(
+        "batch",
+        ("memory budget", "memory limits", "memory limit"),
+        r"exceeded \d+% memory budget.{0,20}[Rr]estarting|running beyond (?:physical"
+        r"|virtual) memory limits.{0,200}?Killing"
+        r"|[Ee]xceeded (?:job|step) memory limit.{0,60}kill",
+        "a supervisor killed it for using more memory than allowed",
+        read=_batch,
+        confidence=Confidence.MEDIUM,
+    ),
 )

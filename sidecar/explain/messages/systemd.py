@@ -38,19 +38,30 @@ def _watchdog(_text: str, found: re.Match[str]) -> dict[str, Field]:
 
 
 def _killing(_text: str, found: re.Match[str]) -> dict[str, Field]:
-    return {"pid": int(found[2]), "signal": found[3], "role": "context", "keys": [f"unit:{found[1]}"] if found[1] else []}
+    return {
+        "pid": int(found[2]),
+        "signal": found[3],
+        "role": "context",
+        "keys": [f"unit:{found[1]}"] if found[1] else [],
+    }
 
 
 def _result(_text: str, found: re.Match[str]) -> dict[str, Field]:
     result = found[2]
-    fields: dict[str, Field] = {"result": result, "result_string": result, "keys": [f"unit:{found[1]}"] if found[1] else []}
+    fields: dict[str, Field] = {
+        "result": result,
+        "result_string": result,
+        "keys": [f"unit:{found[1]}"] if found[1] else [],
+    }
     if result in ("oom-kill", "watchdog"):
         oom = result == "oom-kill"
         fields |= {
             "end_class": (EndClass.CGROUP_OOM if oom else EndClass.HEALTH_CHECK).value,
             "confidence": (Confidence.LOW if oom else Confidence.HIGH).value,
             "role": "end" if oom else "cause",
-            "summary": "systemd counted an OOM kill in the unit" if oom else "the unit missed its watchdog and was aborted",
+            "summary": "systemd counted an OOM kill in the unit"
+            if oom
+            else "the unit missed its watchdog and was aborted",
         }
     return fields
 
@@ -61,25 +72,66 @@ def _row(subject: str, words: tuple[str, ...], start: str, summary: str, **more:
 
 
 PATTERNS: Final = (
-    _row("watchdog", ("watchdog timeout",), rf"(?:{_UNIT}: )?Watchdog timeout \(limit ([\w ]{{1,20}})\)",
-         "the service missed its watchdog and systemd aborted it", end_class=EndClass.HEALTH_CHECK, read=_watchdog,
-         confidence=Confidence.HIGH),
-    _row("unit_timeout", ("operation timed out", "timed out. terminating", "timed out. killing"),
-         rf"{_UNIT}: start operation timed out", "the service did not start in time and systemd stopped it",
-         end_class=EndClass.HEALTH_CHECK, read=lambda _text, found: {"subtype": "systemd start timeout", "keys": [f"unit:{found[1]}"]}),
-    _row("unit_killing", ("killing process",), rf"(?:{_UNIT}: )?Killing process (\d{{1,10}}) \(.{{0,64}}?\) with signal (SIG[A-Z]+)",
-         "systemd sent a signal", read=_killing, role=Role.CONTEXT),
-    _row("unit_exit", ("process exited, code=",),
-         rf"{_UNIT}: (?:Main|Control) process exited, code=(exited|killed|dumped), status=(\d{{1,3}})(?:/([\w+-]{{1,20}}))?",
-         "the unit's main process ended", read=_exited, role=Role.END),
-    _row("unit_exit", ("main pid:",),
-         r"Main PID: (\d{1,10}) \(code=(exited|killed|dumped), (?:signal=([A-Z0-9]{2,10})|status=(\d{1,3}))",
-         "the unit's main process ended", read=_main_pid, role=Role.END),
-    _row("unit_result", ("failed with result", "(result:"), rf"(?:{_UNIT}: Failed with|Active: failed \(Result:) ?(?:result )?'?([a-z-]{{3,20}})'?",
-         "the unit failed", read=lambda text, found: _result(text, found), role=Role.CONSEQUENCE),
-    _row("unit_oom", ("killed by the oom killer", "oom killer killed some"),
-         rf"{_UNIT}: (?:A process of this unit has been killed by the OOM killer|The kernel OOM killer killed some processes in this unit)",
-         "systemd saw an OOM kill in the unit", end_class=EndClass.CGROUP_OOM, confidence=Confidence.LOW, role=Role.END,
-         read=lambda _text, found: {"unit": found[1], "oom_seen": True, "keys": [f"unit:{found[1]}"]},
-         missing=("whether it was the unit's limit or the node's memory: the kernel log at that moment",)),
+    _row(
+        "watchdog",
+        ("watchdog timeout",),
+        rf"(?:{_UNIT}: )?Watchdog timeout \(limit ([\w ]{{1,20}})\)",
+        "the service missed its watchdog and systemd aborted it",
+        end_class=EndClass.HEALTH_CHECK,
+        read=_watchdog,
+        confidence=Confidence.HIGH,
+    ),
+    _row(
+        "unit_timeout",
+        ("operation timed out", "timed out. terminating", "timed out. killing"),
+        rf"{_UNIT}: start operation timed out",
+        "the service did not start in time and systemd stopped it",
+        end_class=EndClass.HEALTH_CHECK,
+        read=lambda _text, found: {"subtype": "systemd start timeout", "keys": [f"unit:{found[1]}"]},
+    ),
+    _row(
+        "unit_killing",
+        ("killing process",),
+        rf"(?:{_UNIT}: )?Killing process (\d{{1,10}}) \(.{{0,64}}?\) with signal (SIG[A-Z]+)",
+        "systemd sent a signal",
+        read=_killing,
+        role=Role.CONTEXT,
+    ),
+    _row(
+        "unit_exit",
+        ("process exited, code=",),
+        rf"{_UNIT}: (?:Main|Control) process exited, code=(exited|killed"
+        rf"|dumped), status=(\d{{1,3}})(?:/([\w+-]{{1,20}}))?",
+        "the unit's main process ended",
+        read=_exited,
+        role=Role.END,
+    ),
+    _row(
+        "unit_exit",
+        ("main pid:",),
+        r"Main PID: (\d{1,10}) \(code=(exited|killed|dumped), (?:signal=([A-Z0-9]{2,10})|status=(\d{1,3}))",
+        "the unit's main process ended",
+        read=_main_pid,
+        role=Role.END,
+    ),
+    _row(
+        "unit_result",
+        ("failed with result", "(result:"),
+        rf"(?:{_UNIT}: Failed with|Active: failed \(Result:) ?(?:result )?'?([a-z-]{{3,20}})'?",
+        "the unit failed",
+        read=_result,
+        role=Role.CONSEQUENCE,
+    ),
+    _row(
+        "unit_oom",
+        ("killed by the oom killer", "oom killer killed some"),
+        rf"{_UNIT}: (?:A process of this unit has been killed by the OOM killer"
+        rf"|The kernel OOM killer killed some processes in this unit)",
+        "systemd saw an OOM kill in the unit",
+        end_class=EndClass.CGROUP_OOM,
+        confidence=Confidence.LOW,
+        role=Role.END,
+        read=lambda _text, found: {"unit": found[1], "oom_seen": True, "keys": [f"unit:{found[1]}"]},
+        missing=("whether it was the unit's limit or the node's memory: the kernel log at that moment",),
+    ),
 )

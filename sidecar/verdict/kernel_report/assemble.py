@@ -1,4 +1,4 @@
-"""Lines of a kernel log in, OOM reports out, in one pass. Reports may be cut, interleaved, repeated and rate limited."""
+"""Lines of a kernel log in, OOM reports out, in one pass. Reports may be cut, mixed, repeated and rate limited."""
 
 from __future__ import annotations
 
@@ -219,9 +219,7 @@ def parse(records: Iterable[KmsgRecord]) -> tuple[OomReport, ...]:
     for record in records:
         if record.facility == _KERNEL_FACILITY:
             text = record.text.partition("\n")[0]
-            assembler.feed(
-                KernelLine(text, record.timestamp_us / 1e6, record.sequence)
-            )
+            assembler.feed(KernelLine(text, record.timestamp_us / 1e6, record.sequence))
     return tuple(assembler.finish())
 
 

@@ -115,8 +115,10 @@ class OomReport:
 
     @property
     def scope(self) -> Scope | None:
-        """Whose memory it was. `oom_memcg` decides: CONSTRAINT_NONE is printed on cgroup kills too (5.0), and a
-        global kill names the victim's cgroup.
+        """Tell whose memory it was.
+
+        `oom_memcg` decides: CONSTRAINT_NONE is printed on cgroup kills too (5.0), and a global kill names the
+        victim's cgroup.
         """
         if self.oom_memcg is not None:
             return Scope.CGROUP
