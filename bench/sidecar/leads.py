@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,7 +37,7 @@ def measure(harmless_seconds: float) -> Iterator[Part]:
 def _growth(stage: Stage, rate: int, goal_seconds: float) -> Figure:
     with stage.model(f"grow-{rate}", loads.command("grow", str(rate)), LIMIT) as model:
         began = time.monotonic()
-        os.kill(model.pid, signal.SIGUSR1)
+        loads.start(model.pid)
         died = model.wait_end(120)
         warned = [one["monotonic_s"] for one in stage.warnings(model) if _about_limit(one)]
     return Figure(
@@ -69,7 +67,7 @@ def _load_that_fits(stage: Stage) -> Figure:
     lab_loads.make_file(str(path), CHECKPOINT_MIB)
     path.chmod(0o644)
     with stage.model("load", loads.command("load", str(path)), LIMIT) as model:
-        os.kill(model.pid, signal.SIGUSR1)
+        loads.start(model.pid)
         time.sleep(CHECKPOINT_MIB / loads.LOAD_MIB_PER_SECOND + _AFTER_LOAD_SECONDS)
         anonymous = _anonymous_mib(model.pid)
         warnings = stage.warnings(model)

@@ -9,11 +9,13 @@ import mmap
 import os
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Final
 
 import guard
+from tests.lab.kit.wait import until
 
 MIB: Final = 1 << 20
 LOAD_MIB_PER_SECOND: Final = 100
@@ -36,9 +38,15 @@ def work() -> None:
         time.sleep(_WORK_SECONDS)
 
 
+def start(pid: int) -> None:
+    """Let a load that waits for it begin."""
+    until(lambda: _catches(pid, signal.SIGUSR1), 10, "the load to wait for its start")
+    os.kill(pid, signal.SIGUSR1)
+
+
 def grow(mib_per_second: float) -> None:
-    """Wait for SIGUSR1, then touch private anonymous memory at this pace until killed."""
-    signal.sigwait({signal.SIGUSR1})
+    """Wait for the start, then touch private anonymous memory at this pace until killed."""
+    _wait_for_start()
     held: list[mmap.mmap] = []
     started = time.monotonic()
     while True:
@@ -48,8 +56,8 @@ def grow(mib_per_second: float) -> None:
 
 
 def load(path: str) -> None:
-    """Wait for SIGUSR1, then read a checkpoint into anonymous memory, marked as a load, and keep it."""
-    signal.sigwait({signal.SIGUSR1})
+    """Wait for the start, then read a checkpoint into anonymous memory, marked as a load, and keep it."""
+    _wait_for_start()
     expected = Path(path).stat().st_size
     held: list[bytes] = []
     started = time.monotonic()
@@ -61,16 +69,27 @@ def load(path: str) -> None:
     signal.pause()
 
 
+def _wait_for_start() -> None:
+    started = threading.Event()
+    signal.signal(signal.SIGUSR1, lambda *_: started.set())
+    started.wait()
+
+
+def _catches(pid: int, number: int) -> bool:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    caught = next(line.split()[1] for line in lines if line.startswith("SigCgt:"))
+    return bool(int(caught, 16) >> (number - 1) & 1)
+
+
 def _touch(memory: mmap.mmap) -> None:
     for offset in range(0, MIB, mmap.PAGESIZE):
         memory[offset] = 1
 
 
 if __name__ == "__main__":
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
     if sys.argv[1] == "work":
         work()
     elif sys.argv[1] == "grow":
         grow(float(sys.argv[2]))
     else:
-        load(os.fspath(sys.argv[2]))
+        load(sys.argv[2])

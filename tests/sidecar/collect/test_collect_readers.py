@@ -90,6 +90,37 @@ def test_a_glance_tells_the_room_from_memory_stat_alone(files: LevelFiles) -> No
     assert reader.glance() == Known(40 * MIB)
 
 
+def test_a_glance_passes_over_memory_stat_while_usage_does_not_grow(files: LevelFiles) -> None:
+    """What was seen at the last look stands until usage has grown by more than the kernel charges ahead."""
+    reader = LevelReader(files.seen, hidden_ancestors=False)
+    reader.read(full=True)
+    stat = files.folder / "memory.stat"
+    stat.write_text(f"anon {40 * MIB}\nshmem 0\n")
+    (files.folder / "memory.current").write_text(f"{10 * MIB + 4096}\n")
+    assert reader.glance() == Known(90 * MIB)
+    (files.folder / "memory.current").write_text(f"{11 * MIB}\n")
+    assert reader.glance() == Known(60 * MIB)
+
+
+def test_a_glance_looks_each_time_where_usage_stands_at_a_limit(files: LevelFiles) -> None:
+    """There page cache can make place for memory that reclaim cannot take, and usage would not tell."""
+    files.write(anon=10 * MIB, limit="104857600", peak=1)
+    (files.folder / "memory.current").write_text(f"{99 * MIB}\n")
+    reader = LevelReader(files.seen, hidden_ancestors=False)
+    reader.read(full=True)
+    (files.folder / "memory.stat").write_text(f"anon {40 * MIB}\nshmem 0\n")
+    assert reader.glance() == Known(60 * MIB)
+
+
+def test_a_glance_without_usage_looks_each_time(files: LevelFiles) -> None:
+    """A usage file that cannot be read saves nothing and hides nothing."""
+    reader = LevelReader(files.seen, hidden_ancestors=False)
+    reader.read(full=True)
+    (files.folder / "memory.current").write_text("odd\n")
+    (files.folder / "memory.stat").write_text(f"anon {40 * MIB}\nshmem 0\n")
+    assert reader.glance() == Known(60 * MIB)
+
+
 def test_a_level_without_a_limit_is_left_alone_between_full_reads(files: LevelFiles) -> None:
     """There is no room to watch, so the last full reading stands."""
     files.write(anon=MIB, limit="max", peak=1)
