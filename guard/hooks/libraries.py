@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 # The defining module is awaited, not the package: what the package re-exports is then ours from the start.
 LIBRARIES = (
     ("asyncio.base_events", "asyncio_errors"),
+    ("asyncio.selector_events", "asyncio_loop"),
     ("multiprocessing.util", "worker_processes"),
     ("torch.cuda", "torch_memory"),
     ("torch.serialization", "torch_load"),

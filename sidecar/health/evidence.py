@@ -1,7 +1,8 @@
 """From a model's history to the evidence that the judge takes. Each reading says why, where it is unknown.
 
 Progress of the serving loop is told by beats: one named "loop", or "loop." and anything, is the serving loop's own and
-its silence counts; any other (requests, tokens) shows progress where it moves, but an idle server has none to count.
+its silence counts; `asyncio` is the tick of the main thread's event loop, while one runs; any other (requests, tokens)
+shows progress where it moves, but an idle server has none to count.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ def gather(history: History) -> HealthEvidence:
     sample = history.latest
     main = next((one for one in sample.processes if one.main), None)
     squeeze = measure(history)
+    loop_progress, declared = _loop_progress(history)
     operation = max(history.points[-1].begun, key=lambda one: one.operation.updated_monotonic_s, default=None)
     return HealthEvidence(
         at=sample.at,
@@ -42,7 +44,8 @@ def gather(history: History) -> HealthEvidence:
         pressure=squeeze if isinstance(squeeze, Unknown) else _pressure(squeeze.value.pressure, squeeze.value.missing),
         pressure_because=() if isinstance(squeeze, Unknown) else squeeze.value.because,
         kernel_progress=_kernel_progress(history),
-        loop_progress=_loop_progress(history),
+        loop_progress=loop_progress,
+        loop_declared=declared,
         operation=None if operation is None else operation.operation,
         operation_progress=_operation_progress(history, operation),
         session=None if main is None else main.life.session,
@@ -88,20 +91,22 @@ def _rss_moved(history: History, session: str) -> bool:
     return abs(after.value - before.value) >= _LEAST_RSS_CHANGE
 
 
-def _loop_progress(history: History) -> Reading[Progress]:
+def _loop_progress(history: History) -> tuple[Reading[Progress], bool]:
+    """Say whether the serving loop turns, and whether it is known for the serving loop."""
     window = history.window(LOOP_WINDOW_SECONDS)
-    watched = False
+    declared = ticking = False
     for process in window[-1].processes:
         then = next((found for point in window[:-1] if (found := point.process(process.session)) is not None), None)
         for name, beats in process.beats.items():
             if beats > (beats if then is None else then.beats.get(name, 0)):
-                return Known(Progress.MOVING)
-            watched = watched or _is_loop(name)
-    if not watched:
-        return Unknown(Why.MISSING, "beat named loop", None, "the server reports no loop tokens")
+                return Known(Progress.MOVING), True
+            declared = declared or _is_loop(name)
+        ticking = ticking or process.beats.get("asyncio.begun", 0) > process.beats.get("asyncio.ended", 0)
+    if not declared and not ticking:
+        return Unknown(Why.MISSING, "beat named loop", None, "the server reports no loop tokens"), False
     if not history.covers(LOOP_WINDOW_SECONDS):
-        return Unknown(Why.NOT_SAMPLED, "beat named loop", None, "not watched for long enough")
-    return Known(Progress.STILL)
+        return Unknown(Why.NOT_SAMPLED, "beat named loop", None, "not watched for long enough"), declared
+    return Known(Progress.STILL), declared
 
 
 def _is_loop(name: str) -> bool:

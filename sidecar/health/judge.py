@@ -34,6 +34,11 @@ __all__ = ["JudgeMemory", "judge"]
 READY_AFTER_ANSWERS: Final = 2
 """In-time answers in a row before a model that shed load is ready again; one may be luck between two stalls."""
 
+ASYNCIO_SILENCE_SECONDS: Final = 20.0
+"""An event loop that no one called the serving loop may compute in a callback, slowly while weights are read again.
+
+The plain rule takes 21 s with Kubernetes' numbers, so this delays no answer."""
+
 _SQUEEZE: Final = {
     Pressure.NONE: Squeeze.NONE,
     Pressure.RECLAIM: Squeeze.RECLAIM,
@@ -56,7 +61,7 @@ def judge(memory: JudgeMemory, evidence: HealthEvidence, rules: Rules) -> tuple[
         work=work,
         standing=stands,
         squeeze=_squeeze(memory, evidence, rules),
-        movement=_movement(evidence),
+        movement=_movement(memory, evidence),
         leniency=_leniency(memory, evidence, rules),
     )
     row = look_up(case)
@@ -112,9 +117,12 @@ def _squeeze(memory: JudgeMemory, evidence: HealthEvidence, rules: Rules) -> Squ
     return squeeze
 
 
-def _movement(evidence: HealthEvidence) -> Movement:
-    if isinstance(evidence.loop_progress, Known):
-        return Movement.MOVING if evidence.loop_progress.value is Progress.MOVING else Movement.LOOP_STILL
+def _movement(memory: JudgeMemory, evidence: HealthEvidence) -> Movement:
+    if evidence.loop_progress == Known(Progress.MOVING):
+        return Movement.MOVING
+    silent = evidence.at.monotonic_s - (memory.loop_s or memory.first_s or evidence.at.monotonic_s)
+    if isinstance(evidence.loop_progress, Known) and (evidence.loop_declared or silent >= ASYNCIO_SILENCE_SECONDS):
+        return Movement.LOOP_STILL
     if isinstance(evidence.kernel_progress, Known):
         return Movement.MOVING if evidence.kernel_progress.value is Progress.MOVING else Movement.STILL
     return Movement.UNKNOWN

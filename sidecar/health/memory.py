@@ -132,7 +132,8 @@ def _is_unprobed(memory: JudgeMemory, evidence: HealthEvidence, rules: Rules) ->
 
 
 def _standing_by_loop(memory: JudgeMemory, evidence: HealthEvidence, rules: Rules) -> Standing:
-    if isinstance(evidence.loop_progress, Unknown) or memory.loop_s is None:
+    declared = isinstance(evidence.loop_progress, Known) and evidence.loop_declared
+    if not declared or memory.loop_s is None:
         return Standing.UNPROBED
     silent = evidence.at.monotonic_s - _later(memory.loop_s, memory.excused_s)
     return _by_failures(_overdue(silent, rules), rules, answered=True)

@@ -201,3 +201,16 @@ def test_a_silent_load_is_not_concluded_early() -> None:
     """An operation watched for a second only is unknown, not still."""
     found = watched(lambda _: make.Work(operations=(make.load("torch.load", 1 << 30),)), 1.0)
     assert isinstance(found.operation_progress, Unknown)
+
+
+def test_an_event_loop_that_runs_and_is_silent_stands_still_undeclared() -> None:
+    """The guard's own tick of an asyncio loop tells a standstill while a loop runs, but not that it is what serves."""
+    found = watched(lambda now: make.Work(beats={"asyncio.begun": 1, "asyncio": int(min(now, 1))}))
+    assert found.loop_progress == STILL
+    assert not found.loop_declared
+
+
+def test_an_event_loop_that_has_ended_says_nothing() -> None:
+    """A loop that ran for the start alone is not missed."""
+    found = watched(lambda _: make.Work(beats={"asyncio.begun": 1, "asyncio": 1, "asyncio.ended": 1}))
+    assert isinstance(found.loop_progress, Unknown)

@@ -37,6 +37,7 @@ class Now:
     alive: Reading[bool] = ALIVE
     session: str = "s1"
     removed: bool = False
+    declared: bool = True
     probed: bool = True
 
 
@@ -81,6 +82,7 @@ def evidence(now: float, is_now: Now, last: ProbeResult | None = None, started: 
         operation_progress=is_now.operation_progress,
         session=is_now.session,
         removed=is_now.removed,
+        loop_declared=is_now.declared,
     )
 
 
@@ -475,3 +477,29 @@ def test_the_load_in_flight_is_said() -> None:
     said = " ".join(at_the_end(world, 20.0).reasons)
     assert "load in flight: torch.load of model.safetensors 512.0 MiB of 1.0 GiB (50.0 %)" in said
     assert "for 20.0 s of at most 300 s" in said
+
+
+def test_an_undeclared_loop_gets_longer_to_show_itself() -> None:
+    """A loop that computes in a callback may be silent for 15 s under pressure; a declared one may not."""
+
+    def world(*, declared: bool) -> World:
+        return lambda now: Now(
+            latency=0.02 if now < 30 else None,
+            pressure=Known(Pressure.THRASH),
+            kernel=Known(Progress.MOVING),
+            loop=Known(Progress.MOVING if now < 45 else Progress.STILL),
+            declared=declared,
+        )
+
+    for declared, expected in ((True, kubelet_fails_at(30.0)), (False, 45.0 + 20.0)):
+        failed = failed_at(world(declared=declared), 200.0)
+        assert failed is not None
+        assert failed == pytest.approx(expected, abs=RULES.period_seconds)
+
+
+def test_an_undeclared_loop_stands_in_for_no_probe() -> None:
+    """Nobody probes, and an event loop blocks: that may be a load in its start-up, so nothing is concluded."""
+    world: World = lambda now: Now(  # noqa: E731
+        probed=False, declared=False, loop=Known(Progress.MOVING if now < 60 else Progress.STILL)
+    )
+    assert failed_at(world, 300.0) is None
