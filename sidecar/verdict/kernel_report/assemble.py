@@ -67,6 +67,8 @@ class Assembler:
                 self._over.append(report)
             report = OomReport(at_seconds=line.at_seconds, sequence=line.number)
             self._open[line.caller] = report
+        if not report.lines:
+            report.at_seconds = line.at_seconds  # of the first statement, not of stray context before it
         report.last = line.number
         report.lines.setdefault(kind, line.number)
         self._newest = report
