@@ -1,6 +1,6 @@
 """The `oomguard` command.
 
-`run`, `check`, `record-tree` and `site-dir` need the guard alone; the rest comes with the sidecar.
+`run`, `preflight`, `check`, `record-tree` and `site-dir` need the guard alone; the rest comes with the sidecar.
 
 The sidecar's commands are passed on by name, so the guard does not import the sidecar until one of them is asked for.
 """
@@ -35,15 +35,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _pass_on(words)
     if words and words[0] == "check":
         return check.main(words[1:])
-    arguments = _parser().parse_args(words)
+    arguments = _parser(words).parse_args(words)
     if arguments.command is None:
-        _parser().print_help(sys.stderr)
+        _parser(words).print_help(sys.stderr)
         return EXIT_USAGE
     status: int = arguments.act(arguments)
     return status
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="oomguard",
         description="Keeps AI model servers alive under memory reclaim, and says with evidence why one died.",
@@ -51,6 +51,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"oomguard {RELEASE}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     _add_run(commands.add_parser("run", help="run a server with the guard: oomguard run -- COMMAND"))
+    preflight = commands.add_parser(
+        "preflight", help="will a checkpoint fit here, and how could it be loaded for less?"
+    )
+    if words[:1] == ["preflight"]:  # what it needs is imported for nobody else
+        from guard.fit.command import add_arguments
+
+        add_arguments(preflight)
     tree = commands.add_parser("record-tree", help="record kernel files of a process, to attach to a bug report")
     tree.add_argument("directory", metavar="DIR", help="a folder that does not exist yet")
     tree.add_argument("--pid", type=_pid, default=None, help="of which process (default: this one)")

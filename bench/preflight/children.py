@@ -1,0 +1,143 @@
+"""Drives the zygote from outside: one child at a time, watched or killed, all of them in one real cgroup."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from tests.lab.kit.cgroups import Cgroup, Limits
+
+_SIZES = re.compile(rb"^Rss(Anon|File):\s+(\d+) kB", re.MULTILINE)
+_PAUSE_SECONDS = 0.001
+
+
+class ChildError(AssertionError):
+    """A child did not do what was expected of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peaks:
+    """What one run took at most beyond what the process had before, in bytes."""
+
+    anon_bytes: int
+    mapped_bytes: int
+    seconds: float
+
+
+class Zygote:
+    """The interpreter that forks, inside a cgroup of its own."""
+
+    def __init__(self, process: subprocess.Popen[bytes], group: Cgroup) -> None:
+        self._process = process
+        self.group = group
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._in: IO[bytes] = process.stdin
+        self._out: IO[bytes] = process.stdout
+        self._expect("imported")
+
+    def watch(self, code: str) -> Peaks:
+        """Run code to its end and follow its resident memory. Raises `ChildError` if it fails or is killed."""
+        pid = self._start(code)
+        before = _resident(pid)
+        peaks = dict(before)
+        done = threading.Event()
+        follower = threading.Thread(target=_follow, args=(pid, peaks, done))
+        follower.start()
+        started = time.monotonic()
+        self._go()
+        said = self._line()
+        seconds = time.monotonic() - started
+        done.set()
+        follower.join()
+        if said != "done":
+            raise ChildError(f"the code ended early: {said}")
+        for name, size in _resident(pid).items():
+            peaks[name] = max(peaks[name], size)
+        self._go()
+        self._expect("ended 0")
+        return Peaks(peaks["Anon"] - before["Anon"], peaks["File"] - before["File"], seconds)
+
+    def kill_after(self, code: str, seconds: float) -> bool:
+        """Start code, kill it after so long, and tell whether that came before its end."""
+        pid = self._start(code)
+        self._go()
+        time.sleep(seconds)
+        os.kill(pid, signal.SIGKILL)
+        said = self._line()
+        if said == "done":
+            self._expect(f"ended {-signal.SIGKILL}")
+            return False
+        if said != f"ended {-signal.SIGKILL}":
+            raise ChildError(f"the code was to be killed, but {said}")
+        return True
+
+    def _start(self, code: str) -> int:
+        self._in.write(json.dumps(code).encode() + b"\n")
+        self._in.flush()
+        return int(self._line())
+
+    def _go(self) -> None:
+        self._in.write(b"\n")
+        self._in.flush()
+
+    def _expect(self, text: str) -> None:
+        said = self._line()
+        if said != text:
+            raise ChildError(f"expected {text!r}, heard {said!r}")
+
+    def _line(self) -> str:
+        """Read what a child says; what libraries print in between is skipped."""
+        while line := self._out.readline().decode().strip():
+            if line in ("imported", "done") or line.isdecimal() or line.startswith("ended "):
+                return line
+        raise ChildError("the interpreter that forks is gone")
+
+
+@contextlib.contextmanager
+def zygote(modules: Sequence[str], limits: Limits, env: Mapping[str, str]) -> Iterator[Zygote]:
+    """Start it in a new cgroup; at the end everything in there is killed and the cgroup removed."""
+    with Cgroup.make("preflight", limits) as group:
+        joins = [str(folder / "cgroup.procs") for folder in group.trees.values()]
+
+        def join() -> None:
+            for path in joins:
+                Path(path).write_text(str(os.getpid()))
+
+        process = subprocess.Popen(
+            [sys.executable, "-m", "bench.preflight.zygote", *modules],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, **env},
+            preexec_fn=join,  # noqa: PLW1509 - joined before it is executed, so all its memory is charged to the group
+        )
+        with process:
+            try:
+                yield Zygote(process, group)
+            finally:
+                group.kill_all()
+
+
+def _follow(pid: int, peaks: dict[str, int], done: threading.Event) -> None:
+    while not done.wait(_PAUSE_SECONDS):
+        try:
+            for name, size in _resident(pid).items():
+                peaks[name] = max(peaks[name], size)
+        except OSError:
+            return
+
+
+def _resident(pid: int) -> dict[str, int]:
+    text = Path(f"/proc/{pid}/status").read_bytes()
+    return {name.decode(): int(kib) * 1024 for name, kib in _SIZES.findall(text)}
