@@ -1,8 +1,9 @@
 """Black boxes in the shared directory: of processes that ended while no sidecar ran, and of ones accounted for.
 
-A box says whose it is, not whether its process lives, which is in another PID namespace. The process is taken for ended
-when its boot is another one, when the box holds an exit mark, or when nobody has handed it over for `GRACE_SECONDS`
-although a guard tries again at least every half minute, and nothing in the box has moved meanwhile.
+A box says whose it is, not whether its process lives, which is in another PID namespace. The process has ended when
+its boot is another one, when the box holds an exit mark, or when nobody holds the box's lock (docs/box-format.md).
+Where the volume has no locks it is taken for ended when nobody has handed it over for `GRACE_SECONDS`, although a
+guard tries again at least every half minute, and nothing in the box has moved meanwhile.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final
 
 from guard.box import format as box_format
+from guard.box.prune import is_held
 from guard.box.reader import parse_box
 from guard.kernel.reader import Reader
 from guard.model import BoxState, Known, Unknown, Why
@@ -31,19 +33,24 @@ _SUFFIX: Final = ".box"
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One box file."""
+    """One box file. `held`: whether its writer lives, by the lock; None where locks cannot tell."""
 
     path: str
     state: BoxState
+    held: bool | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accounts:
-    """What is known elsewhere. `living` and `recorded` give sessions; `ended` makes the incident of an orphan."""
+    """What is known elsewhere.
 
-    living: Callable[[], set[str]]
-    recorded: Callable[[], set[str]]
-    ended: Callable[[EndEvidence], None]
+    `in_sight` gives the sessions whose ends are noticed otherwise, `recorded` are those whose ends are known; `ended`
+    makes the incident of an orphan, given its model's name if the box holds one.
+    """
+
+    in_sight: Callable[[], set[str]]
+    recorded: Collection[str]
+    ended: Callable[[str | None, EndEvidence], None]
 
 
 class Boxes:
@@ -60,23 +67,28 @@ class Boxes:
         await self._hub.clock.sleep(_FIRST_SECONDS)
         while True:
             found = await asyncio.to_thread(scan, self._directory)
-            living, recorded = self._accounts.living(), self._accounts.recorded()
-            ended = [box for box in found if self._has_ended(box.state, living)]
+            in_sight = self._accounts.in_sight()
+            ended = [box for box in found if self._has_ended(box, in_sight)]
             for box in ended:
-                if box.state.life.session not in recorded:
-                    self._accounts.ended(self._evidence(box.state))
+                if box.state.life.session not in self._accounts.recorded:
+                    self._accounts.ended(box.state.name, self._evidence(box.state))
             if ended and await self._hub.recorder.flush():
                 await asyncio.to_thread(_remove, [box.path for box in ended])
             await self._hub.clock.sleep(_SCAN_SECONDS)
 
-    def _has_ended(self, state: BoxState, living: set[str]) -> bool:
-        session = state.life.session
-        if session in living:
+    def _has_ended(self, box: Found, in_sight: set[str]) -> bool:
+        state, session = box.state, box.state.life.session
+        if session in self._accounts.recorded:
+            return True
+        if session in in_sight:
             self._unmoved.pop(session, None)
             return False
-        ended = state.life.boot_id != self._hub.boot_id or state.exit_mark is not None
-        if ended or session in self._accounts.recorded():
+        if state.life.boot_id != self._hub.boot_id or state.exit_mark is not None:
             return True
+        return not box.held if box.held is not None else self._is_silent(state)
+
+    def _is_silent(self, state: BoxState) -> bool:
+        session = state.life.session
         now_s = self._hub.clock.now().monotonic_s
         since_s, before = self._unmoved.get(session, (now_s, state))
         if before != state:
@@ -114,7 +126,7 @@ def scan(directory: str) -> list[Found]:
         data = reader.read(path, box_format.SIZE)
         state = data if isinstance(data, Unknown) else parse_box(data.value, path)
         if isinstance(state, Known) and name == state.value.life.session + _SUFFIX:
-            found.append(Found(path, state.value))
+            found.append(Found(path, state.value, is_held(path)))
     return found
 
 

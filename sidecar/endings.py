@@ -7,7 +7,6 @@ import hashlib
 import select
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
 
 from guard.model import Known, LifeId, Reading, Unknown, Why
 from sidecar import ends
@@ -20,9 +19,6 @@ from sidecar.sight.seen import SeenProcess
 from sidecar.verdict.classify import classify
 from sidecar.verdict.values import EndEvidence, WaitStatus
 from sidecar.watch import Watch
-
-KEPT_INCIDENTS: Final = 20
-"""A model, on the board. The record holds more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +95,11 @@ class Endings:
         while self._tasks:
             await asyncio.wait(self._tasks)
 
-    def publish(self, watch: Watch, evidence: EndEvidence, last_sample: Sample | None = None) -> Incident | None:
-        """Make the incident, unless the record has it already, or it is none: a child that had done its work."""
+    def publish(self, model: str, evidence: EndEvidence, last_sample: Sample | None = None) -> Incident | None:
+        """Make the incident and record it. None: it is recorded already, or none, a child that had done its work.
+
+        The caller files it where it belongs.
+        """
         life = evidence.life
         if life.session in self._recorded:
             return None
@@ -112,7 +111,7 @@ class Endings:
         incident = Incident(
             id=life.session,
             at=evidence.ended,
-            model=watch.name,
+            model=model,
             life=life,
             main=evidence.main,
             verdict=verdict,
@@ -120,9 +119,6 @@ class Endings:
             last_sample=last_sample,
             levels_after=tuple(level.after for level in evidence.levels),
         )
-        watch.incidents = (incident, *watch.incidents)[:KEPT_INCIDENTS]
-        if incident.main:
-            watch.ends[verdict.end_class.value] = watch.ends.get(verdict.end_class.value, 0) + 1
         self._hub.recorder.put_incident(incident)
         return incident
 
@@ -156,7 +152,7 @@ class Endings:
         )
 
     async def _conclude(self, end: _End) -> None:
-        hub, watch, process, latch = self._hub, end.watch, end.process, end.latch
+        hub, process, latch = self._hub, end.process, end.latch
         status: Reading[WaitStatus] = Unknown(Why.HIDDEN, "process", detail="only the container's cgroup is seen")
         if process is not None:
             status = await ends.settle(process.seen, hub.clock)
@@ -171,7 +167,8 @@ class Endings:
         if not evidence.main and not end.latch.main_was_alive:
             self._recorded.add(life.session)
             self._say(watch, life, "child_ended", f"process {life.pid} ended after its model's main process", {})
-        elif (incident := self.publish(watch, evidence, end.last_sample)) is not None:
+        elif (incident := self.publish(watch.name, evidence, end.last_sample)) is not None:
+            watch.file(incident)
             kind = "model_ended" if evidence.main else "child_ended"
             self._say(watch, life, kind, incident.verdict.summary, _fields(incident))
         elif not evidence.main:

@@ -26,14 +26,14 @@ from sidecar.collect.kmsg import KernelLog
 from sidecar.collect.node import NodeReader
 from sidecar.collect.probe import Prober
 from sidecar.endings import Endings
-from sidecar.health.judge import JudgeMemory
 from sidecar.hub import Hub
 from sidecar.journal import Journal
 from sidecar.outputs.http import HttpOptions
 from sidecar.outputs.log import JsonLog, capture_stdlib
-from sidecar.outputs.record_store import Loaded, RecordLimits
-from sidecar.outputs.recorder import Recorder, decode_judge
+from sidecar.outputs.record_store import RecordLimits
+from sidecar.outputs.recorder import Recorder
 from sidecar.outputs.serve import ServeError, serving
+from sidecar.past import Past
 from sidecar.sample import Instant, ProbeOutcome, ProbeResult
 from sidecar.seeing import Seeing
 from sidecar.settings import Settings
@@ -113,9 +113,8 @@ class Daemon:
             recorder=Recorder(f"{settings.dir}/record.sqlite", limits, boot_id=boot, clock=clock),
         )
         self._supervisor = Supervisor(clock, self._hub.degraded, log)
-        self._loaded = Loaded()
-        self._sessions_recorded: set[str] = set()
-        self._endings = Endings(self._hub, self._sessions_recorded)
+        self._past = Past(self.board)
+        self._endings = Endings(self._hub, self._past.sessions)
         self.watches = Watches(settings.name, self._make_watch, self._drop_watch)
         self._seeing = Seeing(self._hub, self.watches, self._endings, reader)
         self._ticker = Ticker(self._hub, self.watches, self._endings, self._seeing.tell)
@@ -125,9 +124,8 @@ class Daemon:
         """Read the record, then start every task."""
         hub = self._hub
         _make_directories(hub.settings.dir)
-        self._loaded = loaded = await hub.recorder.load()
-        self._sessions_recorded.update(life.session for life in loaded.lives)
-        self.board.past_ends, self.board.past_incidents = loaded.ends, loaded.incidents
+        loaded = await hub.recorder.load()
+        self._past.take(loaded, self.watches)
         self.board.events = loaded.events
         hub.journal.go_on_from(loaded.last_event_id + 1)
         hub.journal.listen(hub.recorder.put_event)
@@ -135,7 +133,7 @@ class Daemon:
         hub.kmsg.start()
         if hub.node.lxcfs:
             hub.degraded.set("node", "LXCFS stands in for /proc/meminfo: the node's memory is not seen")
-        accounts = Accounts(living=self._sessions_living, recorded=self._recorded, ended=self._orphan_ended)
+        accounts = Accounts(in_sight=self._sessions_in_sight, recorded=self._past.sessions, ended=self._orphan_ended)
         tasks: dict[str, Callable[[], Coroutine[object, object, None]]] = {
             "record": self._mind_record,
             "tick": self._ticker.run,
@@ -158,16 +156,14 @@ class Daemon:
 
     def _make_watch(self, name: str) -> Watch:
         hub = self._hub
-        known = self._loaded
-        memory = decode_judge(known.judges[name], JudgeMemory) if name in known.judges else None
         watch = Watch(
             name=name,
             prober=Prober(
                 hub.settings.probe_for(name), hub.settings.health, hub.clock, lambda result: self._probed(watch, result)
             ),
-            ends=dict(known.ends.get(name, {})),
-            incidents=tuple(incident for incident in known.incidents if incident.model == name),
-            memory=memory or JudgeMemory(),
+            ends=self._past.ends_of(name),
+            incidents=self._past.incidents_of(name),
+            memory=self._past.judge_of(name),
         )
         if watch.prober.wanted:
             self._supervisor.start(f"probe {name}", watch.prober.run)
@@ -190,6 +186,10 @@ class Daemon:
     async def _mind_record(self) -> None:
         hub = self._hub
         while True:
+            late = hub.recorder.take_late()
+            if late is not None:
+                self._past.take(late, self.watches)
+                hub.journal.go_on_from(late.last_event_id + 1)
             for notice in hub.recorder.take_notices():
                 hub.journal.say(hub.clock.now(), "", notice.kind, notice.text)
             words = hub.recorder.health().degraded
@@ -206,25 +206,18 @@ class Daemon:
         else:
             self._hub.journal.say(now, "", "degraded", f"{subject}: {words}", {"subject": subject})
 
-    def _sessions_living(self) -> set[str]:
-        return {
-            process.seen.life.session
-            for watch in self.watches
-            if watch.reader is not None
-            for process in watch.reader.processes
-            if process.alive
-        }
+    def _sessions_in_sight(self) -> set[str]:
+        readers = (watch.reader for watch in self.watches if watch.reader is not None)
+        return {process.seen.life.session for reader in readers for process in reader.processes}
 
-    def _recorded(self) -> set[str]:
-        return self._sessions_recorded
-
-    def _orphan_ended(self, evidence: EndEvidence) -> None:
-        """Make the incident of a process whose end no sidecar saw: it belongs to the model there is."""
-        watch = self.watches.first()
-        incident = self._endings.publish(watch, evidence)
+    def _orphan_ended(self, name: str | None, evidence: EndEvidence) -> None:
+        """Make the incident of a process whose end no sidecar saw; without a name it belongs to the model there is."""
+        model = name or self.watches.first().name
+        incident = self._endings.publish(model, evidence)
         if incident is not None:
+            (self.watches.find(model) or self._past).file(incident)
             text = f"ended unseen: {incident.verdict.summary}"
-            self._hub.journal.say(self._hub.clock.now(), watch.name, "end_found", text, {"incident": incident.id})
+            self._hub.journal.say(self._hub.clock.now(), model, "end_found", text, {"incident": incident.id})
 
 
 def _make_directories(path: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 from sidecar.board import Incident, ProbeTally
 from sidecar.collect.model import ModelReader
@@ -16,6 +17,9 @@ from sidecar.history import History
 from sidecar.pressure import Told
 from sidecar.sample import Instant, SightKind
 from sidecar.sight.seen import SeenModel, SeenProcess
+
+KEPT_INCIDENTS: Final = 20
+"""A model, on the board. The record holds more."""
 
 Release = Callable[[SeenModel, SeenProcess | None], None]
 """Close the descriptors of a process, or of the whole model."""
@@ -64,6 +68,13 @@ class Watch:
     def sight(self) -> SightKind:
         """How it is seen now."""
         return SightKind.NONE if self.reader is None else self.reader.seen.kind
+
+    def file(self, incident: Incident) -> None:
+        """Add an end; one of the main process counts."""
+        self.incidents = (incident, *self.incidents)[:KEPT_INCIDENTS]
+        if incident.main:
+            end_class = incident.verdict.end_class.value
+            self.ends[end_class] = self.ends.get(end_class, 0) + 1
 
     def look_through(self, seen: SeenModel, release: Release) -> None:
         """See the model another way from now on; what was seen before is closed."""

@@ -67,6 +67,10 @@ class Watches:
         """Give the model that appeared first, or the one that stands for it until it does."""
         return next(iter(self), None) or self._get(self._name)
 
+    def find(self, name: str) -> Watch | None:
+        """Give the model of this name, if it is watched."""
+        return self._by_name.get(name)
+
     def lay_down_outlived(self, watch: Watch) -> bool:
         """Stop to see a dead process once its model answers again; tell whether that was so."""
         probe = watch.prober.last

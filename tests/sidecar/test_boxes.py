@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from guard.box.reader import parse_box
@@ -13,7 +14,7 @@ from guard.box.writer import BoxAbout, BoxWriter
 from guard.kernel.reader import Reader
 from guard.model import Known, LifeId, OperationKind
 from sidecar.board import Board, OwnView
-from sidecar.boxes import GRACE_SECONDS, Accounts, Boxes, last_sign, scan
+from sidecar.boxes import GRACE_SECONDS, Accounts, Boxes, Found, last_sign, scan
 from sidecar.collect.kmsg import KernelLog
 from sidecar.collect.node import NodeReader
 from sidecar.hub import Hub
@@ -31,18 +32,20 @@ class Ledger:
     """Who lives, what is recorded, and what was found to have ended."""
 
     def __init__(self) -> None:
-        self.living: set[str] = set()
+        self.in_sight: set[str] = set()
         self.recorded: set[str] = set()
         self.ended: list[EndEvidence] = []
+        self.names: list[str | None] = []
 
-    def end(self, evidence: EndEvidence) -> None:
+    def end(self, name: str | None, evidence: EndEvidence) -> None:
         """Record an end."""
+        self.names.append(name)
         self.recorded.add(evidence.life.session)
         self.ended.append(evidence)
 
 
 @asynccontextmanager
-async def looking(tmp_path: Path, clock: VirtualClock, ledger: Ledger) -> AsyncIterator[None]:
+async def looking(tmp_path: Path, clock: VirtualClock, ledger: Ledger) -> AsyncIterator[Boxes]:
     """Look through the directory in virtual time."""
     board = Board(own=OwnView(started=at(0), last_tick=None, tick_seconds=1, ticks=0, degraded=()))
     reader = Reader(str(tmp_path))
@@ -59,10 +62,11 @@ async def looking(tmp_path: Path, clock: VirtualClock, ledger: Ledger) -> AsyncI
         recorder=Recorder(tmp_path / "record.sqlite", boot_id="boot"),
     )
     await hub.recorder.load()
-    accounts = Accounts(living=lambda: ledger.living, recorded=lambda: ledger.recorded, ended=ledger.end)
-    task = asyncio.create_task(Boxes(hub, accounts).run())
+    accounts = Accounts(in_sight=lambda: ledger.in_sight, recorded=ledger.recorded, ended=ledger.end)
+    boxes = Boxes(hub, accounts)
+    task = asyncio.create_task(boxes.run())
     try:
-        yield
+        yield boxes
     finally:
         task.cancel()
         await asyncio.wait({task})
@@ -77,45 +81,62 @@ def files(tmp_path: Path) -> list[str]:
 def box(tmp_path: Path, session: str, *, boot: str = "boot") -> BoxWriter:
     """Make the box of a process."""
     life = LifeId(boot, os.getpid(), 1, session)
-    return BoxWriter.create(str(tmp_path / "boxes"), life, BoxAbout(None, "1", "server"))
+    return BoxWriter.create(str(tmp_path / "boxes"), life, BoxAbout(None, "1", "serve.py", "server"))
 
 
-async def test_a_process_that_nobody_hands_over_counts_as_ended_after_the_grace(tmp_path: Path) -> None:
-    """Without any sign the end is told after a minute, once, and the file goes."""
+async def test_a_box_whose_lock_is_free_is_of_an_ended_process(tmp_path: Path) -> None:
+    """A killed process, which left no mark, is told of at the first look, under its model's name; its file goes."""
+    clock, ledger = SteppedClock(), Ledger()
+    box(tmp_path, "killed").close()
+    async with looking(tmp_path, clock, ledger):
+        await clock.step()
+    assert [evidence.life.session for evidence in ledger.ended] == ["killed"]
+    assert ledger.names == ["server"]
+    assert files(tmp_path) == []
+
+
+async def test_a_process_that_holds_its_lock_lives(tmp_path: Path) -> None:
+    """A box that nobody hands over is left alone while its lock is held, however long nothing moves in it."""
     clock, ledger, writer = SteppedClock(), Ledger(), box(tmp_path, "silent")
     async with looking(tmp_path, clock, ledger):
-        await clock.step()
-        first_seen_s = clock.at_s
-        while clock.at_s < first_seen_s + GRACE_SECONDS:
-            assert ledger.ended == []
-            assert files(tmp_path) == ["silent.box"]
+        while sum(clock.slept) < 3 * GRACE_SECONDS:
             await clock.step()
+    assert ledger.ended == []
+    assert files(tmp_path) == ["silent.box"]
+    writer.close()
+
+
+async def test_an_end_that_is_noticed_otherwise_is_left_to_that(tmp_path: Path) -> None:
+    """While the end of a process in sight is being looked into, its box is not taken for an orphan's."""
+    clock, ledger = SteppedClock(), Ledger()
+    box(tmp_path, "seen").close()
+    ledger.in_sight.add("seen")
+    async with looking(tmp_path, clock, ledger):
         await clock.step()
-    assert [evidence.life.session for evidence in ledger.ended] == ["silent"]
+        assert ledger.ended == []
+        assert files(tmp_path) == ["seen.box"]
+        ledger.recorded.add("seen")
+        await clock.step()
     assert files(tmp_path) == []
-    writer.close()
 
 
-async def test_a_living_process_keeps_its_box(tmp_path: Path) -> None:
-    """A box whose process is handed over is left alone, however long nothing moves in it."""
-    clock, ledger, writer = SteppedClock(), Ledger(), box(tmp_path, "living")
-    ledger.living.add("living")
-    async with looking(tmp_path, clock, ledger):
-        while sum(clock.slept) < 3 * GRACE_SECONDS:
-            await clock.step()
-    assert ledger.ended == []
-    assert files(tmp_path) == ["living.box"]
-    writer.close()
+async def test_without_locks_a_minute_of_silence_is_an_end(tmp_path: Path) -> None:
+    """Where the volume has no locks a box counts as ended a minute after the last thing that moved in it."""
+    clock, ledger, writer = SteppedClock(), Ledger(), box(tmp_path, "unlocked")
 
+    def found() -> Found:
+        (one,) = scan(str(tmp_path / "boxes"))
+        return replace(one, held=None)
 
-async def test_signs_of_life_put_the_grace_off(tmp_path: Path) -> None:
-    """A process whose guard cannot reach us but whose box moves has not ended."""
-    clock, ledger, writer = SteppedClock(), Ledger(), box(tmp_path, "busy")
-    async with looking(tmp_path, clock, ledger):
-        while sum(clock.slept) < 3 * GRACE_SECONDS:
-            writer.beat("loop")
-            await clock.step()
-    assert ledger.ended == []
+    async with looking(tmp_path, clock, ledger) as boxes:
+        assert not boxes._has_ended(found(), set())
+        clock.at_s += GRACE_SECONDS - 1
+        writer.beat("loop")
+        assert not boxes._has_ended(found(), set())
+        clock.at_s += GRACE_SECONDS - 1
+        assert not boxes._has_ended(found(), set())
+        clock.at_s += 1
+        assert boxes._has_ended(found(), set())
     writer.close()
 
 

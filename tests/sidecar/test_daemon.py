@@ -128,11 +128,23 @@ def test_an_end_without_a_sidecar_is_found_in_its_black_box(tmp_path: Path) -> N
     with Daemon(tmp_path, tmp_path / "log") as daemon:
         (incident,) = until(lambda: daemon.get("/incidents")["incidents"], 20, "the end to be found")
         assert incident["life"]["pid"] == process.pid
+        assert incident["model"] == "server"
         assert incident["class"] == "application_exit"
         assert incident["confidence"] != "high"
         until(lambda: not list(boxes.glob("*.box")), 40, "the box to be removed")
     with Daemon(tmp_path, tmp_path / "log2") as daemon:
         assert [one["id"] for one in daemon.get("/incidents")["incidents"]] == [incident["id"]]
+
+
+def test_a_killed_model_that_no_sidecar_saw_is_told_of_at_once(tmp_path: Path) -> None:
+    """SIGKILL leaves no mark, but the lock of the black box is free: no minute of waiting at the next start."""
+    with model(tmp_path, "server", "sys.stdin.readline()") as process:
+        until(lambda: list((tmp_path / "boxes").glob("*.box")), 20, "the black box")
+        process.kill()
+        process.wait()
+    with Daemon(tmp_path, tmp_path / "log") as daemon:
+        (incident,) = until(lambda: daemon.get("/incidents")["incidents"], 15, "the end to be found")
+        assert (incident["model"], incident["life"]["pid"]) == ("server", process.pid)
 
 
 def test_a_removed_socket_is_made_anew(tmp_path: Path) -> None:

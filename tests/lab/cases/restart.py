@@ -36,4 +36,5 @@ def case_model_that_ended_while_no_sidecar_was_there() -> None:
         stage.start_sidecar()
         (incident,) = until(lambda: stage.get("/incidents")["incidents"], 40, "an incident from the black box")
         assert incident["class"] == "application_exit", incident
+        assert incident["model"] == model.name
         assert incident["missing"], incident
