@@ -1,7 +1,20 @@
 """oomguard's half inside the model server. Importing this package changes nothing; call `install()`."""
 
 from guard.admission import UnderPressureError
-from guard.api import Handle, admit, beat, busy, install, loading, on_pressure, relieve, report, status
+from guard.api import (
+    Handle,
+    admit,
+    beat,
+    busy,
+    cuda_memory,
+    install,
+    loading,
+    on_pressure,
+    relieve,
+    report,
+    status,
+)
+from guard.tags import tag
 
 __all__ = [
     "Handle",
@@ -9,10 +22,12 @@ __all__ = [
     "admit",
     "beat",
     "busy",
+    "cuda_memory",
     "install",
     "loading",
     "on_pressure",
     "relieve",
     "report",
     "status",
+    "tag",
 ]

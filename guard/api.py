@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from guard.box.writer import OperationSlot
     from guard.condition import Status
+    from guard.cuda.limits import CudaMemory
     from guard.link.protocol import Pressure
 
     F = TypeVar("F", bound=Callable[[Pressure], object])
@@ -255,6 +256,35 @@ def admit() -> Admission:
     `if not guard.admit(): ...` only asks.
     """
     return Admission(requests, keeper.turned_away())
+
+
+def cuda_memory(
+    *,
+    fraction: float | None = None,
+    reject_early: bool = False,
+    reserve_bytes: int | None = None,
+    device: int | None = None,
+) -> CudaMemory:
+    """Have torch keep to a part of a GPU, and keep a reserve for the request that finds it full.
+
+    Call it once CUDA is up. `uninstall()` takes it back.
+
+    Args:
+        fraction: of the card that torch's allocator may take, 0 to 1. The rest is for cuBLAS, cuDNN and NCCL.
+        reject_early: refuse what would pass the fraction before the driver is asked (see `guard.cuda.limits`).
+        reserve_bytes: taken now, used by torch only when everything else is full.
+        device: the GPU; the current one by default.
+
+    Returns:
+        What is in force now, and in `refused` why something is not. It never raises.
+    """
+    from guard.cuda.limits import CudaMemory, Wish, limits
+
+    if _current is None:
+        return CudaMemory(device=device, refused=("the guard is not installed",))
+    with fence("cuda_memory"):
+        return limits.set(Wish(fraction=fraction, reject_early=reject_early, reserve_bytes=reserve_bytes), device)
+    return CudaMemory(device=device, refused=("it failed: see guard.status().troubles",))
 
 
 def status() -> Status:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from guard.admission import requests
-from guard.fence import troubles
+from guard.fence import fence, troubles
 from guard.hooks import states
 from guard.keeper import keeper
 from guard.link.protocol import Relieved
@@ -31,6 +32,7 @@ class Status:
     troubles: tuple[str, ...]
     pressure: str  # "none", "warning" or "critical", as the guard was told
     requests_inside: int | None  # None where nobody counts them
+    cuda: Mapping[str, str | int]  # the observer's state; once CUDA is up, the allocator's counters of the current GPU
     relieved: tuple[Relieved, ...]  # what relief gave back, the last few runs
 
 
@@ -51,5 +53,24 @@ def gather(*, active: bool) -> Status:
         troubles=tuple(troubles.latest),
         pressure=NONE if relief is None else relief.pressing().level,
         requests_inside=requests.inside if requests.counted else None,
+        cuda=MappingProxyType(_cuda() if active else {}),
         relieved=() if relief is None else tuple(relief.effects),
     )
+
+
+def _cuda() -> dict[str, str | int]:
+    """What torch's allocator says, where torch is imported. CUDA is never brought up by asking."""
+    torch = sys.modules.get("torch")
+    if torch is None or states().get("torch_memory") != "installed":
+        return {}
+    from guard.hooks import torch_memory
+
+    found: dict[str, str | int] = {"observer": torch_memory.state()}
+    with fence("cuda status"):
+        if torch.cuda.is_initialized():
+            from guard.cuda.limits import limits
+            from guard.cuda.record import allocator
+
+            device = torch.cuda.current_device()
+            found |= {"device": device, **allocator(device), **limits.counters(device)}
+    return found

@@ -151,6 +151,9 @@ class Keeper:
             if watch is not None:
                 watch.abandon()
             if box is not None:
+                from guard.hooks import native_faults
+
+                native_faults.forget()
                 box.abandon()
             if link is not None:
                 link.abandon()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from guard.box.writer import BoxAbout, BoxError, BoxWriter
 from guard.fence import fence, troubles
+from guard.hooks import native_faults
 from guard.kernel import identity
 from guard.kernel.reader import Reader
 from guard.link.client import LinkClient, LinkSettings
@@ -59,11 +60,14 @@ def open_box(who: Identity) -> BoxWriter | None:
     """Make the box; where it cannot be made, say so once and go on without."""
     about = BoxAbout(who.parent_session, RELEASE, " ".join(who.command), model_name(who.command))
     try:
-        return BoxWriter.create(boxes_directory(shared_directory()), who.life, about)
+        box = BoxWriter.create(boxes_directory(shared_directory()), who.life, about)
     except BoxError as error:
         troubles.add("box", error)
         _log(error)
         return None
+    with fence("native faults"):
+        native_faults.follow(box.path)
+    return box
 
 
 def open_link(who: Identity, keeper: Keeper) -> LinkClient:

@@ -1,19 +1,18 @@
 """What the server is doing right now in its own words: a request's name, set per task or thread.
 
-A context variable, so asyncio tasks and threads do not mix; threads of torch's own (backward) do not inherit it.
+A context variable, so asyncio tasks and threads do not mix; threads of torch's own (backward) do not inherit it. It is
+made at first use, as importing this package imports nothing.
 """
 
 from __future__ import annotations
 
-from contextvars import ContextVar
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from contextvars import Token
+    from contextvars import ContextVar, Token
     from types import TracebackType
 
 _LIMIT = 120
-_current: ContextVar[str] = ContextVar("oomguard_tag", default="")
+_made: list[ContextVar[str]] = []
 
 
 class tag:  # noqa: N801 - reads as a statement: `with guard.tag("request 42"):`
@@ -30,19 +29,27 @@ class tag:  # noqa: N801 - reads as a statement: `with guard.tag("request 42"):`
 
     def __enter__(self) -> None:
         """Set it in this task or thread."""
-        self._token = _current.set(self._text)
+        self._token = _variable().set(self._text)
 
     def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
         """Take it back; an exception passes."""
         token, self._token = self._token, None
         if token is not None:
             try:
-                _current.reset(token)
+                _variable().reset(token)
             except ValueError:  # a generator was closed in another context than it was opened in
-                _current.set("")
+                _variable().set("")
 
 
 def current() -> dict[str, str | int | float]:
     """Give the tag of this task or thread as a field, or nothing."""
-    text = _current.get()
+    text = _made[0].get() if _made else ""
     return {"tag": text} if text else {}
+
+
+def _variable() -> ContextVar[str]:
+    if not _made:
+        from contextvars import ContextVar
+
+        _made.append(ContextVar("oomguard_tag", default=""))  # of two threads' the first one counts
+    return _made[0]

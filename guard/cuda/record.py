@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from guard.box.writer import BoxWriter
 
-Fields = dict[str, str | int | float]
+Fields = dict[str, "str | int | float"]
 
 _TEXT_ROOM: Final = 160
 _FIGURES: Final = (
@@ -46,7 +46,7 @@ def asked(device: int, requested: int, limit: int, free: int) -> Fields:
     return fields
 
 
-def allocator(device: int) -> Fields:
+def allocator(device: int) -> dict[str, int]:
     """Read the allocator's own figures of a device: bytes now, counts since the start of the process."""
     statistics: Mapping[str, Any] = sys.modules["torch"].cuda.memory_stats_as_nested_dict(device)
     return dict(_picked(statistics))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from guard.keeper import Keeper
 
-HOOKS = ("excepthook", "thread_excepthook", "exits", "fork", "libraries")
+HOOKS = ("excepthook", "thread_excepthook", "native_faults", "exits", "fork", "libraries")
 _states: dict[str, str] = {}
 
 

@@ -145,6 +145,9 @@ def install(keeper: Keeper, module: ModuleType) -> Callable[[], None]:
         waiting = getattr(lazy, "_queued_calls", None)
         if isinstance(waiting, list):
             waiting[:] = [one for one in waiting if one[0] != _attached.on_cuda]
+        from guard.cuda.limits import limits
+
+        limits.undo()
         if _attached.our_history:
             from guard.cuda import snapshot
 
