@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from guard.model import Failure, Known, Operation, Reading, Unknown, Why
-from sidecar.verdict.oom_report import OomReport, parse
+from sidecar.verdict.kernel_report.assemble import parse
+from sidecar.verdict.kernel_report.values import OomReport
 from sidecar.verdict.owner import Change, kills
 from sidecar.verdict.values import EndClass, EndEvidence
 
@@ -73,7 +74,7 @@ def _report(evidence: EndEvidence) -> OomReport | None:
     near = [
         report
         for report in parse(evidence.kmsg.value)
-        if end - REPORT_BEFORE_SECONDS <= report.at_seconds <= end + REPORT_AFTER_SECONDS
+        if report.at_seconds is not None and -REPORT_BEFORE_SECONDS <= report.at_seconds - end <= REPORT_AFTER_SECONDS
     ]
     fitting = [report for report in near if _is_about(report, evidence)]
     by_pid = [report for report in fitting if evidence.life.pid in report.pids]

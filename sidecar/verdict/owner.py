@@ -16,7 +16,7 @@ from guard.kernel import memcg
 from guard.kernel.values import CgroupVersion, MemoryLevel
 from guard.model import Known, Reading, Unknown, Unlimited, Why
 from sidecar.units import human_share
-from sidecar.verdict.oom_report import OomReport
+from sidecar.verdict.kernel_report.values import OomReport
 from sidecar.verdict.values import EndEvidence, LevelsBefore, Statement
 
 EMPTY_NODE_RATIO: Final = 0.05

@@ -33,7 +33,7 @@ SELECTED: Final = re.compile(
     r"\bKill process (\d{1,10}) \((.{0,64}?)\)(?: score (\d{1,20}))?(?:,? or sacrifice child|$)"
 )
 KILLED: Final = re.compile(
-    r"\bKilled process (\d{1,10})(?:, UID (\d{1,10}),)? \((?:(.{0,64}?)\)(?:\s*,? ?(?:UID|total-vm|vsz)|,|$))?"
+    r"\bKilled process (\d{1,10})(?:, UID (\d{1,10}),)? \((?:(.{0,64}?)\)(?:,? (?:UID|total-vm|vsz)|\s*$))?"
 )
 SKIPPED: Final = re.compile(r"\bOOM victim (\d{1,10}) \(.{0,64}?\) is already exiting\. Skip killing")
 GROUP: Final = re.compile(r"^Tasks in (\S+) are going to be killed due to memory\.oom\.group set")
@@ -55,7 +55,7 @@ _NUMBER: Final = {
         ("anon_rss_kb", r"\banon-rss:(\d{1,16})kB"),
         ("file_rss_kb", r"\bfile-rss:(\d{1,16})kB"),
         ("shmem_rss_kb", r"\bshmem-rss:(\d{1,16})kB"),
-        ("uid", r"\bUID:(\d{1,10})\b"),
+        ("uid", r"\bUID[: ](\d{1,10})\b"),
         ("pgtables_kb", r"\bpgtables:(\d{1,16})kB"),
         ("oom_score_adj", r"\boom_score_adj:(-?\d{1,4})\b"),
     )
@@ -93,17 +93,13 @@ def put_oom_kill(report: OomReport, text: str) -> None:
     report.task_memcg = task_memcg or report.task_memcg
     report.oom_memcg = oom_memcg or report.oom_memcg
     report.global_flag = head.endswith(",global_oom")
-    found = re.match(
-        r"oom-kill:constraint=([A-Z_]+)(?:,nodemask=([^,]*(?:,[\d-]+)*))?(?:,cpuset=(.*?))?(?:,mems_allowed=([\d,-]+))?",
-        head.removesuffix(",global_oom"),
-    )
-    if found:
-        report.constraint = found[1]
-        report.nodemask = found[2] or report.nodemask
-        cpuset = re.search(r",cpuset=(.{1,4096}?)(?:,mems_allowed=|$)", head)
-        report.cpuset = cpuset[1] if cpuset else report.cpuset
-        mems = re.search(r",mems_allowed=([\d,-]*\d)", head)
-        report.mems_allowed = mems[1] if mems else report.mems_allowed
+    head, _, mems = head.removesuffix(",global_oom").partition(",mems_allowed=")
+    head, _, cpuset = head.partition(",cpuset=")
+    head, _, nodemask = head.partition(",nodemask=")
+    report.constraint = head.removeprefix(OOM_KILL) or None
+    report.nodemask = nodemask or report.nodemask
+    report.cpuset = cpuset or report.cpuset
+    report.mems_allowed = mems or report.mems_allowed
 
 
 def put_selected(report: OomReport, found: re.Match[str]) -> None:
