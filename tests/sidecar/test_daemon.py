@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import signal
 import socket
 import sqlite3
@@ -147,6 +148,29 @@ def test_a_killed_model_that_no_sidecar_saw_is_told_of_at_once(tmp_path: Path) -
         assert (incident["model"], incident["life"]["pid"]) == ("server", process.pid)
 
 
+def test_a_record_that_opens_late_is_caught_up_with(tmp_path: Path) -> None:
+    """Ends of before and ends of meanwhile add up once the record can be opened, and event numbers never go back."""
+    with Daemon(tmp_path, tmp_path / "log") as daemon:
+        _one_life(daemon, tmp_path)
+        old = _incidents(daemon, 1)[0]["id"]
+        assert daemon.stop() == 0
+    last = _last_event_on_disk(tmp_path)
+    with (tmp_path / "record.sqlite.lock").open("ab") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with Daemon(tmp_path, tmp_path / "log2") as daemon:
+            _one_life(daemon, tmp_path)
+            assert daemon.get("/status")["models"]["server"]["ends"] == {"application_exit": 1}
+            new = _incidents(daemon, 1)[0]["id"]
+            fcntl.flock(held, fcntl.LOCK_UN)
+            until(lambda: len(_incidents(daemon, 2)) == 2, 40, "the record to be read")
+            assert [new, old] == [one["id"] for one in _incidents(daemon, 2)]
+            assert daemon.get("/status")["models"]["server"]["ends"] == {"application_exit": 2}
+            until(lambda: daemon.get("/events?since=0")["events"][-1]["id"] > last, 10, "numbers to go on")
+            assert daemon.stop() == 0
+    with Daemon(tmp_path, tmp_path / "log3") as daemon:
+        assert [new, old] == [one["id"] for one in _incidents(daemon, 2)]
+
+
 def test_a_removed_socket_is_made_anew(tmp_path: Path) -> None:
     """Whoever empties the directory does not cut models off for good."""
     with Daemon(tmp_path, tmp_path / "log") as daemon:
@@ -164,6 +188,20 @@ def test_wrong_settings_end_the_start(tmp_path: Path) -> None:
     assert daemon.process.wait(20) == 2
     assert "health.period_seconds" in (tmp_path / "log").read_text()
     assert not (tmp_path / "shared").exists()
+
+
+def _one_life(daemon: Daemon, folder: Path) -> None:
+    """Let a model live and exit with 3."""
+    with model(folder, "server", EXIT_3) as process:
+        until(lambda: _main_pid(daemon) == process.pid, 20, "the model")
+        assert let_go(process) == 3
+    until(lambda: _state(daemon) == "dead", 5, "the model to be dead")
+    until(lambda: _incidents(daemon, 1), 5, "the incident")
+
+
+def _last_event_on_disk(folder: Path) -> int:
+    with closing(sqlite3.connect(folder / "record.sqlite")) as record:
+        return int(record.execute("SELECT max(id) FROM events").fetchone()[0])
 
 
 def _state(daemon: Daemon) -> str | None:
