@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
+from guard.model import Reading
 from sidecar.board import Board
 from sidecar.clock import Clock
 from sidecar.collect.kmsg import KernelLog
 from sidecar.collect.node import NodeReader
 from sidecar.journal import Journal
+from sidecar.livez import LivenessAnswers
 from sidecar.outputs.log import JsonLog
 from sidecar.outputs.recorder import Recorder
+from sidecar.sample import NO_GPU, GpuSample
 from sidecar.settings import Settings
 from sidecar.supervise import Degraded
 
@@ -29,3 +33,6 @@ class Hub:
     node: NodeReader
     kmsg: KernelLog
     recorder: Recorder
+    livez: LivenessAnswers = field(default_factory=LivenessAnswers)
+    gpu: Callable[[], Reading[GpuSample]] = lambda: NO_GPU
+    """The last reading of the GPUs; never waits."""

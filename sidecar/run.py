@@ -22,6 +22,7 @@ from sidecar import distribution, footprint
 from sidecar.board import Board, OwnView
 from sidecar.boxes import Accounts, Boxes
 from sidecar.clock import Clock, SystemClock
+from sidecar.collect.gpu import GpuReader
 from sidecar.collect.kmsg import KernelLog
 from sidecar.collect.node import NodeReader
 from sidecar.collect.probe import Prober
@@ -76,7 +77,7 @@ async def _main(settings: Settings, log: JsonLog) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     daemon = Daemon(settings, SystemClock(), log)
-    options = HttpOptions(host=settings.listen.host, port=settings.listen.port)
+    options = HttpOptions(host=settings.listen.host, port=settings.listen.port, livez=daemon.livez)
     async with serving(daemon.board, options) as server:
         log.info("sidecar_started", host=server.host, port=server.port, dir=settings.dir, sight=settings.sight.value)
         await daemon.start()
@@ -99,6 +100,7 @@ class Daemon:
         self.board = Board(own=own)
         boot_id = identity.boot_id(reader)
         boot = "" if isinstance(boot_id, Unknown) else boot_id.value
+        self._gpu = GpuReader(clock)
         limits = RecordLimits(max_bytes=settings.record.max_bytes, keep_seconds=settings.record.keep_seconds)
         self._hub = Hub(
             settings=settings,
@@ -111,7 +113,9 @@ class Daemon:
             node=NodeReader(reader),
             kmsg=KernelLog(reader, clock),
             recorder=Recorder(f"{settings.dir}/record.sqlite", limits, boot_id=boot, clock=clock),
+            gpu=self._gpu.latest,
         )
+        self.livez = self._hub.livez
         self._supervisor = Supervisor(clock, self._hub.degraded, log)
         self._past = Past(self.board)
         self._endings = Endings(self._hub, self._past.sessions)
@@ -131,6 +135,7 @@ class Daemon:
         hub.journal.listen(hub.recorder.put_event)
         hub.journal.listen(lambda event: hub.log.info(event.kind, model=event.model, text=event.text, **event.fields))
         hub.kmsg.start()
+        self._gpu.start()
         if hub.node.lxcfs:
             hub.degraded.set("node", "LXCFS stands in for /proc/meminfo: the node's memory is not seen")
         accounts = Accounts(in_sight=self._sessions_in_sight, recorded=self._past.sessions, ended=self._orphan_ended)
@@ -151,6 +156,7 @@ class Daemon:
         await asyncio.wait([asyncio.create_task(self._endings.drain())], timeout=_DRAIN_SECONDS)
         await self._supervisor.stop_all()
         hub.kmsg.close()
+        self._gpu.close()
         hub.node.close()
         await hub.recorder.close()
 

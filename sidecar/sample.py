@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from guard.kernel.values import MemoryLevel, ProcIo, ProcStat, ProcStatus, Psi
-from guard.model import BoxState, LifeId, Reading
+from guard.model import BoxState, LifeId, Reading, Unknown, Why
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -71,6 +72,82 @@ class NodeSample:
     cpu_pressure: Reading[Psi]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuMemory:
+    """Memory of a card or of a slice of one, as NVML says it. `used_bytes` is without what the driver reserves.
+
+    Where NVML knows its first form alone (drivers before 510), reserved is unknown and used includes it.
+    """
+
+    total_bytes: int
+    used_bytes: int
+    free_bytes: int
+    reserved_bytes: Reading[int]
+
+
+@dataclass(frozen=True, slots=True)
+class GpuProcess:
+    """A process on a card. NVML gives its pid in the PID namespace of the host, or none at all inside a container."""
+
+    pid: int
+    used_bytes: Reading[int]
+
+
+@dataclass(frozen=True, slots=True)
+class GpuLoad:
+    """Share of the last sampling period (1/6 to 1 s) in which kernels ran, and in which memory was read or written."""
+
+    compute_ratio: float
+    memory_ratio: float
+
+
+@dataclass(frozen=True, slots=True)
+class GpuXid:
+    """A kind of driver error on a card since the sidecar began to listen: how often, and when it came last."""
+
+    code: int
+    count: int
+    last: Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuSlice:
+    """A MIG slice of a card: memory and processes of its own."""
+
+    index: int
+    uuid: Reading[str]
+    memory: Reading[GpuMemory]
+    processes: Reading[tuple[GpuProcess, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuCard:
+    """One card. `slices` is empty where MIG is off; of a lost card the readings are GONE."""
+
+    index: int
+    uuid: Reading[str]
+    name: Reading[str]
+    lost: Reading[bool]
+    memory: Reading[GpuMemory]
+    load: Reading[GpuLoad]
+    temperature_celsius: Reading[int]
+    processes: Reading[tuple[GpuProcess, ...]]
+    slices: Reading[tuple[GpuSlice, ...]]
+    xids: Reading[tuple[GpuXid, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuSample:
+    """All cards that NVML shows to the sidecar, at one instant of their own: NVML is slow, and read beside the tick."""
+
+    at: Instant
+    driver: Reading[str]
+    cards: tuple[GpuCard, ...]
+
+
+NO_GPU: Final = Unknown(Why.NOT_SAMPLED, "gpu")
+
+
 class ProbeOutcome(StrEnum):
     """How one probe of the model ended."""
 
@@ -104,3 +181,4 @@ class Sample:
     node: NodeSample
     probe: Reading[ProbeResult]  # the last finished one
     probe_in_flight_since: Instant | None = None
+    gpu: Reading[GpuSample] = NO_GPU

@@ -2,7 +2,7 @@
 
 Theory
     * A limit that is near needs a look ten times a second, everything else one a second. So there are full ticks, about
-      one a second, and lean ones between them. A lean one glances at memory.stat of the levels with a limit; only if
+      one a second, and lean ones between them. A lean one glances at the levels with a limit; only if
       room has shrunk does it read their counters, limits and the operations in flight, and ask the two detectors that
       live on them. So a steady model costs next to nothing, however near its limit it is.
     * Stall times and rates are differences over a second and more: they, the judge and the board follow full ticks.
@@ -22,7 +22,7 @@ from guard.kernel import procfs
 from guard.kernel.reader import KeptFile, Reader
 from guard.link.protocol import Pressure
 from guard.model import Known, Reading, Unknown
-from sidecar import pressure
+from sidecar import gpu_changes, pressure
 from sidecar.board import ModelView
 from sidecar.collect.model import ModelReader
 from sidecar.detect import levels, load_fit, time_to_limit
@@ -35,7 +35,7 @@ from sidecar.health.values import Judgement
 from sidecar.history import History
 from sidecar.hub import Hub
 from sidecar.journal import Scalar
-from sidecar.sample import Instant, NodeSample, Sample, SightKind
+from sidecar.sample import NO_GPU, GpuSample, Instant, NodeSample, Sample, SightKind
 from sidecar.sight.seen import SeenModel
 from sidecar.watch import Watch
 from sidecar.watches import Watches
@@ -65,6 +65,7 @@ class Ticker:
         self._tell = tell
         self._ticks = 0
         self._node: NodeSample | None = None
+        self._gpu: Reading[GpuSample] = NO_GPU
         self._full_at_s = -math.inf
         self._statm = Reader().keep("/proc/self/statm")
 
@@ -82,6 +83,7 @@ class Ticker:
         full = at_once or now.monotonic_s - self._full_at_s >= _FULL_SECONDS - _FULL_SLACK_SECONDS
         if full or self._node is None:
             self._full_at_s, self._node = now.monotonic_s, hub.node.read()
+            self._look_at_gpus(now)
         pauses = [hub.settings.tick.longest_seconds]
         for watch in self._watches:
             try:
@@ -94,6 +96,19 @@ class Ticker:
             self._publish(now, pause)
         return pause
 
+    def _look_at_gpus(self, now: Instant) -> None:
+        """Take the last reading, and say what is new."""
+        hub, before = self._hub, self._gpu
+        self._gpu = hub.gpu()
+        for change in gpu_changes.changes(before, self._gpu):
+            fields = {"gpu": change.gpu, "uuid": change.uuid, "code": change.code, "count": change.count}
+            hub.journal.say(now, "", change.kind, change.text, fields)
+        words = gpu_changes.trouble(self._gpu)
+        if words is None:
+            hub.degraded.clear("gpu")
+        else:
+            hub.degraded.set("gpu", words)
+
     def _full(self, watch: Watch, node: NodeSample) -> float:
         hub = self._hub
         if self._watches.lay_down_outlived(watch):
@@ -103,6 +118,7 @@ class Ticker:
         watch.history = _grown(watch.history, sample)
         watch.memory, judgement = judge(watch.memory, gather(watch.history), hub.settings.health)
         self._say_state(watch, judgement)
+        self._say_answers(watch, sample.at)
         watch.room_bytes = None if watch.reader is None else watch.reader.glance()
         others = tuple(answer for detect in _OTHERS for answer in detect(watch.history))
         watch.judgement = judgement
@@ -148,6 +164,7 @@ class Ticker:
             node=node,
             probe=watch.prober.last,
             probe_in_flight_since=watch.prober.in_flight_since,
+            gpu=self._gpu,
         )
         if reader is not None:
             self._notice_ends(watch, reader)
@@ -171,6 +188,17 @@ class Ticker:
             watch.failing_since = None
         elif watch.failing_since is None:
             watch.failing_since = judgement.at
+
+    def _say_answers(self, watch: Watch, now: Instant) -> None:
+        """Say when /livez began to fail for who asks it, and when it no longer did."""
+        before, failing = watch.answered_failing, self._hub.livez.failing(watch.name, now)
+        watch.answered_failing = failing
+        if failing is not None and before is None:
+            text = "/livez is answered with failure"
+            self._hub.journal.say(failing.first, watch.name, "livez_failing", text, {"failures": failing.failures})
+        elif failing is None and before is not None:
+            text = f"/livez is no longer answered with failure, after {before.failures} times"
+            self._hub.journal.say(now, watch.name, "livez_passing", text, {"failures": before.failures})
 
     def _say_findings(self, watch: Watch, at: Instant, answers: tuple[Answer, ...]) -> None:
         say = self._hub.journal.say

@@ -14,6 +14,7 @@ from aiohttp import web
 
 from sidecar.board import Board, Incident
 from sidecar.clock import Clock, SystemClock
+from sidecar.livez import Asker, LivenessAnswers
 from sidecar.outputs import answers, metrics, page, status
 from sidecar.outputs.answers import HealthAnswer, Question
 from sidecar.outputs.shape import Json, clean, encode, incident_document, incident_in_full
@@ -34,6 +35,8 @@ ROUTES: Final[Mapping[str, str]] = {
     "/sidecar/livez": "liveness of the sidecar itself",
     "/sidecar/readyz": "readiness of the sidecar itself",
 }
+_NO_INCIDENT: Final = "no such incident in memory; /incidents lists them, the record holds older ones\n"
+_PROGRAM_LENGTH: Final = 32
 _HINT: Final = "".join(f"  {path:16} {text}\n" for path, text in ROUTES.items())
 _SAFE: Final = {
     "Cache-Control": "no-store",
@@ -52,6 +55,8 @@ class HttpOptions:
     streams: StreamLimits = field(default_factory=StreamLimits)
     idle_seconds: float = 15.0
     """A connection without a complete request this long is closed; the kubelet opens a new one for each probe."""
+    livez: LivenessAnswers = field(default_factory=LivenessAnswers)
+    """Counts what `/livez` answers."""
     max_connections: int = 256
     """Above this the oldest connection that is not a stream gives way, so a probe always gets in."""
 
@@ -81,6 +86,7 @@ class _Pages:
     def __init__(self, board: Board, options: HttpOptions) -> None:
         self._board = board
         self._clock = options.clock
+        self._livez = options.livez
         self._page = _Once(page.render)
         self._status = _Once(status.render)
         self._metrics = _Once(metrics.render)
@@ -89,8 +95,12 @@ class _Pages:
         """Make the handler of `/livez`, `/readyz` or `/startupz`, with or without a name."""
 
         async def handle(request: web.Request) -> web.Response:
-            name = request.match_info.get("name")
-            return self._say(request, answers.ask(self._board, question, self._clock.now(), name))
+            now = self._clock.now()
+            answer = answers.ask(self._board, question, now, request.match_info.get("name"))
+            if question is Question.LIVE:
+                seen = [one.name for one in answer.models if one.view is not None]
+                self._livez.count(_asker(request), seen, now, passed=answer.passed)
+            return self._say(request, answer)
 
         return handle
 
@@ -132,8 +142,13 @@ class _Pages:
         wanted = request.match_info["id"]
         found = next((one for one in _incidents(self._board) if one.id == wanted), None)
         if found is None:
-            return web.Response(text="no such incident in memory; /incidents lists them\n", status=404)
+            return web.Response(text=_NO_INCIDENT, status=404)
         return _json(incident_in_full(found))
+
+
+def _asker(request: web.Request) -> Asker:
+    program = request.headers.get("User-Agent", "").partition("/")[0]
+    return Asker(request.remote or "", program[:_PROGRAM_LENGTH])
 
 
 def _incidents(board: Board) -> list[Incident]:

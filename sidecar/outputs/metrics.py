@@ -20,6 +20,7 @@ from sidecar.board import PROBE_BOUNDS_SECONDS, Board, ModelView, ProbeTally
 from sidecar.detect.values import CannotTell, Finding, Severity
 from sidecar.health.values import State
 from sidecar.outputs import answers
+from sidecar.outputs.metrics_gpu import put_gpus
 from sidecar.outputs.metrics_table import TABLE
 from sidecar.outputs.room import Room, room
 from sidecar.outputs.shape import clean
@@ -100,7 +101,10 @@ class BoardCollector(Collector):
                 _sample(series, name, view.sample)
         samples = [view.sample for view in board.models.values() if view.sample is not None]
         if samples:
-            _node(series, max(samples, key=lambda sample: sample.at).node)
+            newest = max(samples, key=lambda sample: sample.at)
+            _node(series, newest.node)
+            if isinstance(newest.gpu, Known):
+                put_gpus(series.put, newest.gpu.value)
         _ends(series, board)
         return (family for family in series.families.values() if family.samples)
 

@@ -23,6 +23,8 @@ class Row:
 
 _LEVEL: Final = ("model", "depth", "level")
 _MODEL: Final = ("model",)
+_GPU: Final = ("gpu", "uuid")
+_GPU_PART: Final = (*_GPU, "slice")
 
 TABLE: Final[tuple[Row, ...]] = (
     Row("oomguard_memory_current_bytes", "gauge", _LEVEL, "Memory charged to the level (memory.current)."),
@@ -48,6 +50,15 @@ TABLE: Final[tuple[Row, ...]] = (
     Row("oomguard_node_swap_free_bytes", "gauge", (), "SwapFree of the node."),
     Row("oomguard_node_oom_kills", "counter", (), "oom_kill of /proc/vmstat: kills on the node, of cgroups as well."),
     Row("oomguard_node_pressure_stall_seconds", "counter", ("resource", "kind"), "PSI stall time of the node."),
+    Row("oomguard_gpu_memory_total_bytes", "gauge", _GPU_PART, "Memory of the card, or of a MIG slice of it."),
+    Row("oomguard_gpu_memory_used_bytes", "gauge", _GPU_PART, "Memory in use, without what the driver reserves."),
+    Row("oomguard_gpu_memory_free_bytes", "gauge", _GPU_PART, "Memory that is free."),
+    Row("oomguard_gpu_memory_reserved_bytes", "gauge", _GPU_PART, "Memory that the driver keeps for itself."),
+    Row("oomguard_gpu_process_used_bytes", "gauge", (*_GPU_PART, "pid"), "Memory of a process, by its host pid."),
+    Row("oomguard_gpu_load_ratio", "gauge", (*_GPU, "kind"), "Share of time that kernels ran, or memory was accessed."),
+    Row("oomguard_gpu_temperature_celsius", "gauge", _GPU, "Temperature of the card."),
+    Row("oomguard_gpu_lost", "gauge", _GPU, "1 where the card does not answer on the bus any more."),
+    Row("oomguard_gpu_xids", "counter", (*_GPU, "code"), "Xid errors since the sidecar began to listen."),
     Row("oomguard_model_state", "gauge", ("model", "state"), "1 for the state the model is in, 0 for the others."),
     Row("oomguard_model_answer", "gauge", ("model", "question"), "1 where the health route would pass now, else 0."),
     Row("oomguard_model_credit_left_seconds", "gauge", _MODEL, "How long pressure may still excuse missing answers."),

@@ -12,7 +12,15 @@ from guard.model import Known, Limit, Reading, Unlimited
 from sidecar.health.values import Judgement
 from sidecar.outputs.shape import Json
 from sidecar.outputs.status import in_flight
-from sidecar.sample import LevelSample, NodeSample, ProcessSample, Sample
+from sidecar.sample import (
+    GpuCard,
+    GpuMemory,
+    GpuProcess,
+    LevelSample,
+    NodeSample,
+    ProcessSample,
+    Sample,
+)
 
 
 def row(sample: Sample, judgement: Judgement | None) -> dict[str, Json]:
@@ -24,6 +32,8 @@ def row(sample: Sample, judgement: Judgement | None) -> dict[str, Json]:
         "node": _node(sample.node),
         "processes": [_process(process) for process in sample.processes],
     }
+    if isinstance(sample.gpu, Known):
+        kept["gpus"] = [_gpu(card) for card in sample.gpu.value.cards]
     if judgement is not None:
         kept |= {"state": judgement.state.value, "live": judgement.live, "ready": judgement.ready}
     if isinstance(sample.probe, Known):
@@ -98,6 +108,35 @@ def _level(level: LevelSample) -> Json:
         memory_psi=_psi(memory.memory_pressure),
         io_psi=_psi(memory.io_pressure),
     )
+
+
+def _gpu(card: GpuCard) -> Json:
+    xids = card.xids.value if isinstance(card.xids, Known) else ()
+    slices = card.slices.value if isinstance(card.slices, Known) else ()
+    return _known(
+        index=card.index,
+        uuid=_text(card.uuid),
+        lost=True if isinstance(card.lost, Known) and card.lost.value else None,
+        load=card.load.value.compute_ratio if isinstance(card.load, Known) else None,
+        xids={str(xid.code): xid.count for xid in xids} or None,
+        slices=[_known(index=one.index, uuid=_text(one.uuid), **_gpu_use(one.memory, one.processes)) for one in slices]
+        or None,
+        **_gpu_use(card.memory, card.processes),
+    )
+
+
+def _gpu_use(memory: Reading[GpuMemory], processes: Reading[tuple[GpuProcess, ...]]) -> dict[str, Json]:
+    found = memory.value if isinstance(memory, Known) else None
+    held = processes.value if isinstance(processes, Known) else ()
+    return {
+        "used": None if found is None else found.used_bytes,
+        "free": None if found is None else found.free_bytes,
+        "processes": {str(one.pid): _number(one.used_bytes) for one in held} or None,
+    }
+
+
+def _text(reading: Reading[str]) -> Json:
+    return reading.value if isinstance(reading, Known) else None
 
 
 _MEMINFO = ("MemAvailable", "MemFree", "SwapFree")

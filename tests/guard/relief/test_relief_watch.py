@@ -39,7 +39,7 @@ def _threads(name: str) -> list[threading.Thread]:
 
 
 def _descriptors() -> set[str]:
-    return set(os.listdir("/proc/self/fd"))
+    return {path.name for path in Path("/proc/self/fd").iterdir()}
 
 
 def test_what_the_environment_asks_for() -> None:
@@ -168,6 +168,6 @@ def test_psi_file_that_takes_no_threshold(changes: tuple[Relief, Queue[Pressure]
 
 def _target(fd: str) -> str:
     try:
-        return os.readlink(f"/proc/self/fd/{fd}")
+        return str(Path(f"/proc/self/fd/{fd}").readlink())
     except FileNotFoundError:
         return ""

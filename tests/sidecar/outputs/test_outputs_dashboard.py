@@ -88,6 +88,8 @@ def test_every_metric_of_the_model_is_somewhere_on_the_dashboard_or_in_an_alert(
     used = set(re.findall(r"\boomguard_[a-z_]+", " ".join(panel_queries() + alert_queries())))
     unused = {name for name in LABELS if name not in used and not name.endswith(("_sum", "_count"))}
     assert unused == {
+        "oomguard_gpu_memory_reserved_bytes",
+        "oomguard_gpu_temperature_celsius",
         "oomguard_last_end_timestamp_seconds",
         "oomguard_memory_peak_bytes",
         "oomguard_memory_swap_bytes",

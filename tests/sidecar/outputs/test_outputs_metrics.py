@@ -6,6 +6,7 @@ import math
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ from sidecar.board import Board, ProbeTally
 from sidecar.outputs import metrics
 from sidecar.outputs.metrics_table import TABLE, markdown, shown
 from sidecar.sample import Instant, ProbeOutcome, ProbeResult, Sample
+from tests.sidecar.collect.gpu_cards import MIB, card, lost_card
+from tests.sidecar.collect.gpu_cards import sample as gpus
 
 DOCS = Path(__file__).parents[3] / "docs" / "metrics.md"
 
@@ -187,7 +190,7 @@ def test_every_metric_of_the_table_can_appear_and_no_other() -> None:
     tally = ProbeTally().add(ProbeResult(started=NOW, latency_seconds=0.1, outcome=ProbeOutcome.OK))
     seen = board(
         view(
-            sample=changed("llm", node=full_node),
+            sample=replace(changed("llm", node=full_node), gpu=gpus(card(xids={79: 2}), lost_card(1))),
             time_to_limit_seconds=Known(12.0),
             warnings={"time_to_limit": 1},
             probes=tally,
@@ -199,6 +202,18 @@ def test_every_metric_of_the_table_can_appear_and_no_other() -> None:
     )
     names = {re.sub(r"_(bucket|count|sum)$", "", name) for name, _ in scrape(seen)}
     assert {shown(row) for row in TABLE} == names
+
+
+def test_cards_and_their_slices_are_series() -> None:
+    """A card has an empty `slice`, a slice of it its number; of a lost card that it is lost, and nothing else."""
+    series = scrape(board(view(sample=replace(sample(), gpu=gpus(card(xids={79: 2}), lost_card(1))))))
+    first = {"gpu": "0", "uuid": "GPU-0"}
+    used = "oomguard_gpu_memory_used_bytes"
+    assert series[used, frozenset({**first, "slice": ""}.items())] == 1024 * MIB
+    assert series[used, frozenset({**first, "slice": "2"}.items())] == MIB
+    assert series["oomguard_gpu_xids_total", frozenset({**first, "code": "79"}.items())] == 2
+    lost = [name for name, labels in series if ("gpu", "1") in labels]
+    assert lost == ["oomguard_gpu_lost"]
 
 
 def test_nothing_seen_is_still_a_page() -> None:

@@ -7,6 +7,7 @@
  * Without the variable, or without the file, there is no card and no driver. Keys (sizes take K, M, G):
  *
  *   count, driver, gpuN.{name,uuid,total,reserved,context,other,lost,error,process,...}, xid
+ *   hang.FUNCTION=1                      the call (of NVML) does not return while this line is there
  *   fail.FUNCTION=CODE[,SKIP[,TIMES]]    the call answers CODE, after SKIP good calls of this process, TIMES times
  */
 #ifndef OOMGUARD_CARD_H

@@ -4,6 +4,9 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
+
+enum { HANG_LOOK_US = 5000 };
 
 static struct { int card, slice; } handles[MAX_CARDS][MAX_SLICES + 1]; /* [card][0] is the whole card */
 static int initialized;
@@ -15,6 +18,11 @@ status entered(cards *state, device on, const char *function) {
     char key[96];
     if (initialized <= 0) return UNINITIALIZED;
     if (cards_read(state)) return DRIVER_NOT_LOADED;
+    snprintf(key, sizeof key, "hang.%s", function);
+    while (cards_number(state, key, 0)) { /* until the test takes the line away */
+        usleep(HANG_LOOK_US);
+        if (cards_read(state)) return DRIVER_NOT_LOADED;
+    }
     status scripted = scripted_failure(state, function);
     if (scripted || !on) return scripted;
     if ((char *)on < (char *)handles || (char *)on >= (char *)handles + sizeof handles) return INVALID_ARGUMENT;
