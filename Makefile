@@ -12,7 +12,7 @@ APT_LAB := qemu-system-x86 busybox-static kmod cpio zstd xz-utils \
 	podman crun runc containerd conmon netavark catatonit uidmap containernetworking-plugins debootstrap iptables \
 	prometheus
 
-.PHONY: help demo test lint types unit lab bench wheel clean apt apt-lab
+.PHONY: help demo test test-gpu lint types unit lab bench wheel clean apt apt-lab
 
 help: ## say what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -65,6 +65,23 @@ unit: $(VENV)/ready ## tests that need no special rights
 
 lab: $(VENV)/ready apt-lab ## tests on the real kernel, in a cgroup v2 machine and in containers (needs root)
 	@$(PY) -m pytest -q -m lab
+
+# A real GPU needs NVIDIA's own libraries (several GB), so this one has an environment of its own.
+GPU_VENV := .venv-gpu
+
+test-gpu: | build ## the CUDA tests on a real GPU; skips loudly without one
+	@if [ -e /dev/nvidiactl ]; then $(MAKE) --no-print-directory test-gpu-real; \
+	else echo "SKIPPED make test-gpu: this machine has no NVIDIA GPU (no /dev/nvidiactl); nothing was validated on one"; fi
+
+.PHONY: test-gpu-real
+test-gpu-real: $(GPU_VENV)/ready
+	@OOMGUARD_TEST_GPU=1 $(GPU_VENV)/bin/python -m pytest -q -m gpu tests/guard/cuda
+
+$(GPU_VENV)/ready: .ci/constraints.txt
+	@test -x $(GPU_VENV)/bin/python || $(SYSTEM_PYTHON) -m venv $(GPU_VENV)
+	@echo "installing torch with its CUDA libraries into $(GPU_VENV): several GB"
+	@$(GPU_VENV)/bin/python -m pip install -q -c .ci/constraints.txt $(TORCH) safetensors numpy pytest pytest-asyncio pytest-timeout
+	@touch $@
 
 bench: $(VENV)/ready ## measure; writes build/bench/*.json
 	@$(PY) -m bench.sidecar

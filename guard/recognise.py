@@ -184,8 +184,9 @@ def _pins(tb: TracebackType | None) -> bool:
     line = 0
     for step in dis.get_instructions(code):
         line = step.starts_line or line
-        said = step.argval if isinstance(step.argval, tuple) else (step.argval,)
-        if line == tb.tb_lineno and "pin_memory" in said:
+        # 3.11 has the names of keyword arguments in an instruction of their own, whose value `dis` does not look up.
+        said = code.co_consts[step.arg or 0] if step.opname == "KW_NAMES" else step.argval
+        if line == tb.tb_lineno and "pin_memory" in (said if isinstance(said, tuple) else (said,)):
             return True
     return False
 
