@@ -14,6 +14,7 @@ from sidecar.board import Incident
 from sidecar.collect.processes import ProcessReader
 from sidecar.hub import Hub
 from sidecar.journal import Scalar
+from sidecar.livez import Failing
 from sidecar.sample import Instant, LevelId, Sample
 from sidecar.sight.seen import SeenProcess
 from sidecar.verdict.classify import classify
@@ -83,6 +84,7 @@ class Endings:
         watch.quiet.explained(latch.ended)
         if latch.main:
             watch.died = latch.ended
+            self._hub.livez.forget(watch.name)
         others = () if watch.reader is None else tuple(one for one in watch.reader.processes if one is not process)
         end = _End(watch, process, latch, None if watch.history is None else watch.history.latest, others)
         task = asyncio.get_running_loop().create_task(self._conclude(end), name="end")
@@ -137,6 +139,7 @@ class Endings:
         box = Unknown(Why.HIDDEN, "black box") if process is None else process.read_box()
         kills = hub.node.oom_kills()
         main = reader.main
+        failing = hub.livez.failing(watch.name, now)
         return ends.Latch(
             life=life_of_cgroup(hub.boot_id, after[0].id) if process is None else process.seen.life,
             main=process is None or process.main,
@@ -147,9 +150,17 @@ class Endings:
             node_oom_kill_delta=ends.oom_kill_delta(watch.quiet.node, kills),
             node_available_ratio=ends.available_ratio(watch.quiet.node),
             box=box,
-            liveness_failures_answered=_failures_answered(watch, now, hub.settings.health.period_seconds),
+            liveness_failures_answered=self._failures(watch, failing, now),
+            liveness_failing=None if failing is None else (failing.first, failing.last),
             liveness_threshold=hub.settings.health.failure_threshold,
         )
+
+    def _failures(self, watch: Watch, failing: Failing | None, now: Instant) -> int:
+        """Give the failing answers in a row; where nobody asks, how many there would have been."""
+        if failing is not None:
+            return failing.failures
+        asked = self._hub.livez.asked(watch.name)
+        return 0 if asked else _failures_due(watch, now, self._hub.settings.health.period_seconds)
 
     async def _conclude(self, end: _End) -> None:
         hub, process, latch = self._hub, end.process, end.latch
@@ -226,8 +237,8 @@ def _left_well(evidence: EndEvidence) -> bool:
     return mark is not None and mark.status == 0
 
 
-def _failures_answered(watch: Watch, now: Instant, period_seconds: float) -> int:
-    """How many probes of the usual period can have been answered with failure, without a break."""
+def _failures_due(watch: Watch, now: Instant, period_seconds: float) -> int:
+    """How many probes of the usual period would have been answered with failure, without a break."""
     if watch.failing_since is None:
         return 0
     return 1 + int((now.monotonic_s - watch.failing_since.monotonic_s) / period_seconds)

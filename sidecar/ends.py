@@ -77,6 +77,7 @@ class Latch:
     node_available_ratio: Reading[float]
     box: Reading[BoxState]
     liveness_failures_answered: int
+    liveness_failing: tuple[Instant, Instant] | None
     liveness_threshold: int
 
     @property
@@ -139,6 +140,7 @@ def evidence(
         kmsg=kmsg,
         box=latch.box,
         liveness_failures_answered=latch.liveness_failures_answered,
+        liveness_failing=latch.liveness_failing,
         liveness_threshold=latch.liveness_threshold,
         others_alive=others_alive,
     )

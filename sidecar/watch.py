@@ -14,6 +14,7 @@ from sidecar.ends import Quiet
 from sidecar.health.judge import JudgeMemory
 from sidecar.health.values import Judgement
 from sidecar.history import History
+from sidecar.livez import Failing
 from sidecar.pressure import Told
 from sidecar.sample import Instant, SightKind
 from sidecar.sight.seen import SeenModel, SeenProcess
@@ -56,6 +57,8 @@ class Watch:
     """Whether the last probe failed."""
     failing_since: Instant | None = None
     """Since when /livez has failed without a break."""
+    answered_failing: Failing | None = None
+    """The failing answers of /livez in a row, as of the last full tick."""
     told: Told = field(default_factory=Told)
     """What its guards know of pressure."""
 

@@ -6,6 +6,7 @@ import signal
 from typing import Final
 
 from guard.model import Known, Unknown
+from sidecar.sample import Instant
 from sidecar.units import human_seconds
 from sidecar.verdict.draft import Draft
 from sidecar.verdict.facts import Facts, signal_name
@@ -31,15 +32,31 @@ def health_check(facts: Facts) -> Draft | None:
     stopped = told or unseen or facts.signal in _PROBE_STOPS or facts.exit_code in _STOPPED_CODES
     if failures < threshold or not stopped:
         return None
+    answered = facts.evidence.liveness_failing
     confidence = Confidence.HIGH if told else Confidence.LOW if facts.exit_code == 0 else Confidence.MEDIUM
-    text = f"the last {failures} liveness probes in a row were answered with failure, {threshold} are allowed"
+    if answered is None:
+        confidence = Confidence.MEDIUM if told else Confidence.LOW
+    said = _answers(failures, threshold, answered, facts.evidence.ended)
     return Draft(
         end_class=EndClass.HEALTH_CHECK,
         confidence=confidence,
         summary=f"{process_words(facts)} failed its liveness probe {failures} times and was stopped, "
         f"it ended {status_words(facts)}{in_flight_words(facts.in_flight)}",
-        statements=(Statement(supports=True, text=text, source="answers of the sidecar"), *_sigterm(facts)),
+        statements=(said, *_sigterm(facts)),
     )
+
+
+def _answers(failures: int, threshold: int, answered: tuple[Instant, Instant] | None, ended: Instant) -> Statement:
+    """Say what /livez answered; where nobody asked, what it would have."""
+    if answered is None:
+        text = f"liveness had failed for {failures} probe periods, {threshold} are allowed, but nobody asked /livez"
+        return Statement(supports=True, text=text, source="state of the sidecar")
+    first, last = (human_seconds(max(0.0, ended.monotonic_s - at.monotonic_s)) for at in answered)
+    text = (
+        f"the last {failures} liveness probes in a row were answered with failure, {threshold} are allowed: the first "
+        f"{first} before the end, the last {last} before it"
+    )
+    return Statement(supports=True, text=text, source="answers of the sidecar")
 
 
 def allocation_failure(facts: Facts) -> Draft | None:

@@ -72,6 +72,7 @@ class EndEvidence:
     box: Reading[BoxState]
     liveness_failures_answered: int  # consecutive, by this sidecar, up to the end
     others_alive: int  # processes of the same model that still live
+    liveness_failing: tuple[Instant, Instant] | None = None  # first and last of them; None: nobody asked, an estimate
     liveness_threshold: int = 3  # failures in a row after which a supervisor kills; Kubernetes' default
 
 

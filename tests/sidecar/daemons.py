@@ -66,11 +66,11 @@ class Daemon:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(20)
 
-    def get(self, path: str) -> Any:  # noqa: ANN401 - JSON
-        """Ask for a JSON page."""
+    def get(self, path: str, *, program: str = "test/1") -> Any:  # noqa: ANN401 - JSON
+        """Ask for a JSON page, as a client of this name."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
         with contextlib.closing(connection):
-            connection.request("GET", path, headers={"Accept": "application/json"})
+            connection.request("GET", path, headers={"Accept": "application/json", "User-Agent": program})
             return json.load(connection.getresponse())
 
     def events(self) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.lab.kit.wait import until
-from tests.sidecar.daemons import Daemon, let_go, model
+from tests.sidecar.daemons import Daemon, free_port, let_go, model
 
 EXIT_3 = "sys.stdin.readline(); sys.exit(3)"
 
@@ -169,6 +169,31 @@ def test_a_record_that_opens_late_is_caught_up_with(tmp_path: Path) -> None:
             assert daemon.stop() == 0
     with Daemon(tmp_path, tmp_path / "log3") as daemon:
         assert [new, old] == [one["id"] for one in _incidents(daemon, 2)]
+
+
+def test_failures_that_a_kubelet_was_answered_explain_the_stop_that_follows(tmp_path: Path) -> None:
+    """A server that answers no probe: the failing answers are counted and told, and SIGTERM after them is theirs."""
+    quick = "--health-period-seconds 0.2 --health-timeout-seconds 0.2 --health-startup-seconds 1"
+    flags = f"--probe tcp://127.0.0.1:{free_port()} {quick}"
+    with (
+        Daemon(tmp_path, tmp_path / "log", *flags.split()) as daemon,
+        model(tmp_path, "server", "sys.stdin.readline()") as process,
+    ):
+        until(lambda: _main_pid(daemon) == process.pid, 20, "the model")
+
+        def failed_as_often() -> bool:
+            return not daemon.get("/livez", program="kube-probe/1.31")["passed"]
+
+        until(failed_as_often, 30, "liveness to fail")
+        for _ in range(2):
+            assert failed_as_often()
+            daemon.get("/livez", program="curl/8")
+        until(lambda: "livez_failing" in {event["event"] for event in daemon.events()}, 5, "the event")
+        process.terminate()
+        (incident,) = until(partial(_incidents, daemon, 1), 10, "the incident")
+        assert incident["class"] == "health_check"
+        assert incident["fields"]["liveness_failures"] == 3
+        assert any("the last 3 liveness probes" in one["text"] for one in incident["evidence"])
 
 
 def test_a_removed_socket_is_made_anew(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from board_makers import NOW, FrozenClock, board, incident, judgement, view
 
 from sidecar.board import Board
 from sidecar.health.values import State
+from sidecar.livez import LivenessAnswers
 from sidecar.outputs.http import ROUTES, HttpOptions
 from sidecar.outputs.serve import ServeError, Server, serve, serving
 from sidecar.sample import Instant
@@ -54,6 +55,21 @@ async def test_every_page_answers_get_and_head(method: str, path: str) -> None:
         assert answer.headers["Cache-Control"] == "no-store"
         first = await answer.content.readany()
         assert bool(first) is (method == "GET")
+
+
+@pytest.mark.parametrize("failing", [True, False])
+async def test_answers_of_liveness_are_counted_as_they_are_given(*, failing: bool) -> None:
+    """Each answer to /livez, of all models or of one, counts for who asked; other questions and models do not."""
+    counted = LivenessAnswers()
+    seen = board(view(judgement=judgement(State.HUNG, live=not failing)))
+    async with pages(seen, livez=counted) as (session, _):
+        for path in ("/livez", "/livez/llm", "/livez/nobody", "/readyz", "/livez?verbose"):
+            async with session.get(path, headers={"User-Agent": "kube-probe/1.31"}) as answer:
+                await answer.read()
+    assert counted.asked("llm")
+    assert not counted.asked("nobody")
+    run = counted.failing("llm", NOW)
+    assert (run and run.failures) == (3 if failing else None)
 
 
 async def test_health_is_text_that_verbose_and_json_explain() -> None:
@@ -102,7 +118,8 @@ async def test_wrong_paths_and_methods_say_what_there_is() -> None:
         async with session.post("/livez", data=b"x") as answer:
             assert (answer.status, answer.headers["Allow"]) == (405, "GET, HEAD")
         async with session.get("/incidents/none") as answer:
-            assert (answer.status, await answer.text()) == (404, "no such incident in memory; /incidents lists them\n")
+            assert answer.status == 404
+            assert "the record holds older ones" in await answer.text()
 
 
 async def test_incidents_are_newest_first_each_once() -> None:

@@ -381,8 +381,19 @@ def test_nothing_known() -> None:
 )
 def test_a_failed_health_check(status: Reading[WaitStatus], ago: float | None, confidence: Confidence) -> None:
     """As many failures answered as a supervisor allows, then the stop: the probe had it killed."""
-    found = verdict(wait_status=status, liveness_failures_answered=4, box=box(sigterm_ago=ago))
+    times = (make.at(END - 35), make.at(END - 5))
+    found = verdict(wait_status=status, liveness_failures_answered=4, liveness_failing=times, box=box(sigterm_ago=ago))
     assert (found.end_class, found.confidence) == (EndClass.HEALTH_CHECK, confidence)
+    assert any("35" in one.text and one.source == "answers of the sidecar" for one in found.statements)
+
+
+def test_failures_that_nobody_asked_for_are_a_guess() -> None:
+    """Where nobody asked /livez a stop may still be a probe's of the server itself: said so, and less sure."""
+    found = verdict(wait_status=ended(by=signal.SIGTERM), liveness_failures_answered=4)
+    assert (found.end_class, found.confidence) == (EndClass.HEALTH_CHECK, Confidence.MEDIUM)
+    assert "nobody asked" in found.statements[0].text
+    unseen = verdict(wait_status=KILLED, liveness_failures_answered=4)
+    assert (unseen.end_class, unseen.confidence) == (EndClass.HEALTH_CHECK, Confidence.LOW)
 
 
 def test_too_few_failures_are_no_health_check() -> None:
