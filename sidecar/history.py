@@ -40,6 +40,7 @@ class Signal(StrEnum):
     REFAULTS = "workingset_refault"
     MAJOR_FAULTS = "pgmajfault"
     HIGH_EVENTS = "memory.events high"
+    CPU_THROTTLED_US = "cpu.stat throttled"
 
 
 class Work(StrEnum):
@@ -261,6 +262,7 @@ def _level_point(level: LevelSample, swap_free: Reading[int], sample: Sample) ->
             Signal.REFAULTS: stat_sum(memory, _REFAULTS),
             Signal.MAJOR_FAULTS: stat_sum(memory, ("pgmajfault",)),
             Signal.HIGH_EVENTS: _event(memory, "high"),
+            Signal.CPU_THROTTLED_US: _throttled(memory),
         },
     )
 
@@ -293,6 +295,19 @@ def _stall(psi: Reading[Psi], *, full: bool) -> Reading[int]:
         return psi
     line = psi.value.full if full else psi.value.some
     return Unknown(Why.MISSING, "pressure full") if line is None else Known(line.total_us)
+
+
+def _throttled(memory: MemoryLevel) -> Reading[int]:
+    """Time that the CPU limit has taken, summed over CPUs: v2 prints microseconds, v1 nanoseconds."""
+    if isinstance(memory.cpu_stat, Unknown):
+        return memory.cpu_stat
+    lines = memory.cpu_stat.value
+    if "throttled_usec" in lines:
+        return Known(lines["throttled_usec"])
+    return Known(lines["throttled_time"] // 1000) if "throttled_time" in lines else _NO_CPU_LIMIT
+
+
+_NO_CPU_LIMIT: Final = Unknown(Why.MISSING, "cpu.stat throttled")  # the CPU controller is off for this level
 
 
 def _event(memory: MemoryLevel, name: str) -> Reading[int]:

@@ -7,13 +7,15 @@ shows progress where it moves, but an idle server has none to count.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
-from guard.model import Known, Operation, Reading, Unknown, Why
+from guard.model import BoxState, Known, Operation, OperationKind, Reading, Unknown, Why
 from sidecar.detect.squeeze import measure
 from sidecar.health.values import HealthEvidence, Pressure, Progress
-from sidecar.history import Begun, History, Work
-from sidecar.sample import Sample
+from sidecar.history import Begun, History, Signal, Work
+from sidecar.sample import ProcessSample, Sample
+from sidecar.units import human_share
 
 KERNEL_WINDOW_SECONDS: Final = 5.0
 """At 400 IOPS a stalled process still serves thousands of faults in this time."""
@@ -26,6 +28,15 @@ _LEAST_PER_SECOND: Final = {
     Work.MAJOR_FAULTS: 5.0,
     Work.READ_BYTES: float(256 << 10),
 }
+_STOPPED: Final = frozenset("Tt")
+_STATES: Final = {
+    "T": "is stopped by a signal (T)",
+    "t": "is stopped by a debugger (t)",
+    "D": "waits in the kernel, mostly for a disk (D)",
+    "Z": "has a first thread that ended; others may run on (Z)",
+}
+_US: Final = 1e6
+_THROTTLED_US_PER_SECOND: Final = 0.1 * _US  # summed over CPUs; below a tenth nobody notices
 _LEAST_RSS_CHANGE: Final = 1 << 20  # bytes over the window, either way
 
 
@@ -48,9 +59,42 @@ def gather(history: History) -> HealthEvidence:
         loop_declared=declared,
         operation=None if operation is None else operation.operation,
         operation_progress=_operation_progress(history, operation),
+        engines=_engines(sample),
+        stopped=_state_of(main) in _STOPPED,
+        notes=tuple(_notes(history, main)),
         session=None if main is None else main.life.session,
         removed=bool(sample.levels) and sample.levels[0].gone,
     )
+
+
+def holds_model(box: Reading[BoxState]) -> bool:
+    """Tell an engine from a helper: it reports beats, or its black box knows of a load."""
+    if isinstance(box, Unknown):
+        return False
+    return bool(box.value.beats) or any(one.kind is not OperationKind.BUSY for one in box.value.operations)
+
+
+def _engines(sample: Sample) -> tuple[str, ...]:
+    boxes = [one.box for one in sample.processes if one.alive and not one.main and holds_model(one.box)]
+    return tuple(box.value.parent_session for box in boxes if isinstance(box, Known) and box.value.parent_session)
+
+
+def _state_of(process: ProcessSample | None) -> str:
+    return process.stat.value.state if process is not None and isinstance(process.stat, Known) else ""
+
+
+def _notes(history: History, main: ProcessSample | None) -> Iterator[str]:
+    """Say what explains a missing answer, and excuses none: states of the main process, and a CPU limit."""
+    state = _state_of(main)
+    if state in _STATES:
+        yield f"the main process {_STATES[state]}"
+    level = next(iter(history.latest.levels), None)
+    if level is None:
+        return
+    throttled = history.level_rate(level.id, Signal.CPU_THROTTLED_US, KERNEL_WINDOW_SECONDS)
+    if isinstance(throttled, Known) and throttled.value.per_second >= _THROTTLED_US_PER_SECOND:
+        share = human_share(throttled.value.per_second / _US)
+        yield f"held back by its CPU limit for {share} of the last {KERNEL_WINDOW_SECONDS:.0f} s"
 
 
 def _pressure(pressure: Pressure, missing: tuple[Unknown, ...]) -> Reading[Pressure]:

@@ -20,10 +20,12 @@ from guard.model import Known, Operation, OperationKind, Reading, Unknown
 from sidecar.health.memory import (
     JudgeMemory,
     count,
+    engine_is_dead,
     in_flight_failures,
     of_this_life,
     replaced_in_time,
     standing,
+    without_replaced,
 )
 from sidecar.health.table import Case, Leniency, Life, Movement, Row, Squeeze, Standing, Work, look_up
 from sidecar.health.values import HealthEvidence, Judgement, Pressure, Progress, Rules
@@ -72,7 +74,8 @@ def judge(memory: JudgeMemory, evidence: HealthEvidence, rules: Rules) -> tuple[
 def _life(memory: JudgeMemory, evidence: HealthEvidence, rules: Rules) -> tuple[JudgeMemory, Life]:
     """Tell the life. Whoever asks after an end asks about the next one, and that has not started yet."""
     if evidence.alive != Known(value=False):
-        return memory, Life.ALIVE
+        memory = without_replaced(memory, evidence)
+        return memory, Life.ENGINE_DEAD if engine_is_dead(memory, evidence, rules) else Life.ALIVE
     dead_s = evidence.at.monotonic_s if memory.dead_s is None else memory.dead_s
     memory = replace(memory, dead_s=dead_s, answered=False, started=False)
     return memory, Life.ENDED if replaced_in_time(memory, evidence, rules) else Life.DEAD
@@ -118,6 +121,8 @@ def _squeeze(memory: JudgeMemory, evidence: HealthEvidence, rules: Rules) -> Squ
 
 
 def _movement(memory: JudgeMemory, evidence: HealthEvidence) -> Movement:
+    if evidence.stopped:
+        return Movement.LOOP_STILL
     if evidence.loop_progress == Known(Progress.MOVING):
         return Movement.MOVING
     silent = evidence.at.monotonic_s - (memory.loop_s or memory.first_s or evidence.at.monotonic_s)
@@ -179,7 +184,8 @@ def _inputs(evidence: HealthEvidence) -> tuple[tuple[str, Reading[object]], ...]
 
 def _details(memory: JudgeMemory, evidence: HealthEvidence, rules: Rules, case: Case) -> tuple[str, ...]:
     """Give the numbers behind the row, as sentences."""
-    said = [_probe_words(memory, evidence, rules), *evidence.pressure_because]
+    said = [_probe_words(memory, evidence, rules), *evidence.pressure_because, *evidence.notes]
+    said += [f"engine: {one.summary}" for one in memory.crashes]
     if evidence.operation is not None:
         said.append(_operation_words(evidence.operation, memory, evidence))
     if case.standing is Standing.FAILED and memory.failed_s is not None:

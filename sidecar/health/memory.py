@@ -18,6 +18,15 @@ from sidecar.health.values import HealthEvidence, Progress, Rules
 from sidecar.sample import ProbeOutcome, ProbeResult
 
 
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """The crash of a process that held the model for its parent: an engine behind a front end."""
+
+    parent_session: str
+    at_s: float
+    summary: str  # of its verdict
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeMemory:
     """A value that can be written down and restored: plain fields, times on CLOCK_MONOTONIC in seconds.
@@ -42,6 +51,7 @@ class JudgeMemory:
     work_moved_s: float | None = None  # its own words last moved
     dead_s: float | None = None  # first judged with its main process ended
     shed: bool = False  # was ready, gave it up, and has not answered often enough since
+    crashes: tuple[Crash, ...] = ()  # of engines that nothing has replaced so far
 
 
 def of_this_life(memory: JudgeMemory, evidence: HealthEvidence) -> JudgeMemory:
@@ -121,6 +131,19 @@ def replaced_in_time(memory: JudgeMemory, evidence: HealthEvidence, rules: Rules
     dead = 0.0 if memory.dead_s is None else evidence.at.monotonic_s - memory.dead_s
     refused = rules.failure_threshold * rules.period_seconds
     return dead < (rules.startup_seconds if evidence.removed else refused)
+
+
+def without_replaced(memory: JudgeMemory, evidence: HealthEvidence) -> JudgeMemory:
+    """Forget crashes of engines whose front end has a living one: another of its pool, or the next."""
+    if not memory.crashes:
+        return memory
+    return replace(memory, crashes=tuple(one for one in memory.crashes if one.parent_session not in evidence.engines))
+
+
+def engine_is_dead(memory: JudgeMemory, evidence: HealthEvidence, rules: Rules) -> bool:
+    """Say whether an engine crashed, and was not replaced for as long as a plain prober waits before it fails one."""
+    patience = rules.failure_threshold * rules.period_seconds
+    return any(evidence.at.monotonic_s - one.at_s >= patience for one in memory.crashes)
 
 
 def _is_unprobed(memory: JudgeMemory, evidence: HealthEvidence, rules: Rules) -> bool:

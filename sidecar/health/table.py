@@ -24,6 +24,7 @@ class Life(StrEnum):
     ALIVE = "alive"
     ENDED = "ended"  # and its container may start the next one
     DEAD = "dead"  # and nothing has taken its place in time
+    ENGINE_DEAD = "engine_dead"  # it lives, but the last process that held the model for it has crashed
 
 
 class Standing(StrEnum):
@@ -129,6 +130,13 @@ TABLE: Final = (
         live=False,
         ready=False,
         why="the main process has ended, and nothing has taken its place in time",
+    ),
+    Row(
+        life=(Life.ENGINE_DEAD,),
+        state=State.DEAD,
+        live=False,
+        ready=False,
+        why="the front end lives, but its engine has crashed and nothing has taken its place in time",
     ),
     Row(
         work=(Work.LOADING,),

@@ -10,6 +10,7 @@ import pytest
 
 from guard.model import Known, Operation, OperationKind, Reading, Unknown, Why
 from sidecar.health.judge import JudgeMemory, judge
+from sidecar.health.memory import Crash
 from sidecar.health.values import NO_PROBE, HealthEvidence, Judgement, Pressure, Progress, Rules, State
 from sidecar.sample import ProbeOutcome, ProbeResult
 from tests.sidecar import making as make
@@ -38,6 +39,8 @@ class Now:
     session: str = "s1"
     removed: bool = False
     declared: bool = True
+    engines: tuple[str, ...] = ()
+    stopped: bool = False
     probed: bool = True
 
 
@@ -83,6 +86,8 @@ def evidence(now: float, is_now: Now, last: ProbeResult | None = None, started: 
         session=is_now.session,
         removed=is_now.removed,
         loop_declared=is_now.declared,
+        engines=is_now.engines,
+        stopped=is_now.stopped,
     )
 
 
@@ -503,3 +508,36 @@ def test_an_undeclared_loop_stands_in_for_no_probe() -> None:
         probed=False, declared=False, loop=Known(Progress.MOVING if now < 60 else Progress.STILL)
     )
     assert failed_at(world, 300.0) is None
+
+
+def test_a_crashed_engine_fails_a_front_end_that_answers() -> None:
+    """200 with a dead engine is dead, once the plain rule's patience for a replacement is over; a new one clears it."""
+    crashed = JudgeMemory(session="s1", crashes=(Crash("s1", 100.0, "crash_signal: SIGSEGV"),))
+    memory, judgement = judge(crashed, evidence(110.0, Now()), RULES)
+    assert judgement.live
+    for moment, engines, live in ((131.0, (), False), (132.0, ("s1",), True), (140.0, (), True)):
+        memory, judgement = judge(memory, evidence(moment, Now(engines=engines)), RULES)
+        assert judgement.live is live
+        assert (judgement.state is State.DEAD) is not live
+
+
+def test_one_of_a_pool_of_engines_is_no_end() -> None:
+    """While the front end has a living engine the crash of another fails nothing."""
+    crashed = JudgeMemory(session="s1", crashes=(Crash("s1", 100.0, "crash_signal: SIGSEGV"),))
+    _, judgement = judge(crashed, evidence(200.0, Now(engines=("s1",))), RULES)
+    assert judgement.live
+
+
+def test_a_stopped_process_is_hung_whatever_moves() -> None:
+    """SIGSTOP under pressure: no counter of another process excuses it."""
+    failed = failed_at(
+        lambda now: Now(
+            latency=0.02 if now < 30 else None,
+            pressure=Known(Pressure.THRASH),
+            kernel=Known(Progress.MOVING),
+            stopped=now >= 30,
+        ),
+        200.0,
+    )
+    assert failed is not None
+    assert failed == pytest.approx(kubelet_fails_at(30.0), abs=RULES.period_seconds)

@@ -77,11 +77,11 @@ def test_a_ready_model_is_alive() -> None:
 
 
 def test_a_dead_model_is_dead() -> None:
-    """No evidence keeps a dead process alive, or ready while it may be replaced."""
+    """No evidence keeps a dead process or engine alive, or ready while it may be replaced."""
     rows = {look_up(case) for case in cases() if case.life is not Life.ALIVE}
     assert {row.state for row in rows} == {State.DEAD}
     assert not any(row.ready for row in rows)
-    assert not any(look_up(case).live for case in cases() if case.life is Life.DEAD)
+    assert not any(look_up(case).live for case in cases() if case.life in (Life.DEAD, Life.ENGINE_DEAD))
 
 
 def test_every_state_can_be_reached() -> None:
