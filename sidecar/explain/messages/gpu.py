@@ -194,7 +194,7 @@ PATTERNS: Final = (
     _gpu(
         "nccl",
         ("cuda failure", "cuda calloc"),
-        r"NCCL WARN Cuda failure (?:\d+ )?'out of memory'|Failed to CUDA (?:calloc|malloc)(?: async)? \d+ bytes",
+        r"Cuda failure (?:\d+ )?'out of memory'|Failed to CUDA (?:calloc|malloc)(?: async)? \d+ bytes",
         "NCCL could not allocate GPU memory",
         read=_nccl,
         after=3,
@@ -217,12 +217,12 @@ PATTERNS: Final = (
         r"|Error \[CUDA\]: out of memory"
         r"|(?:cudaMalloc\w*|hipMalloc\w*|cuMemAlloc\w*|cuMemCreate)(?:\(\))? failed:? ?\(?(?:out of memory"
         r"|2\b)|Cuda Runtime \(out of memory\)"
-        r"|CUDA ran out of memory",
+        r"|CUDA ran out of memory|CUDA error 2 at .{1,200}?: out of memory",
         "the CUDA runtime had no GPU memory left",
         read=_plain,
         confidence=Confidence.MEDIUM,
         after=1,
-        unless=re.compile(r"ggml|Cuda failure"),
+        unless=re.compile(r"ggml_\w+:|Cuda failure"),
     ),
     _gpu(
         "torch",

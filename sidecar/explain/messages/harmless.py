@@ -15,7 +15,8 @@ _HEDGED: Final = re.compile(
     re.IGNORECASE,
 )
 _FACTS: Final = re.compile(
-    r"tried to allocate|Killed process|Failed to CUDA|requested buffer of size|Error code \d", re.IGNORECASE
+    r"tried to allocate|Killed process|Failed to CUDA|requested buffer of size|oom-kill event|Error code \d",
+    re.IGNORECASE,
 )
 
 

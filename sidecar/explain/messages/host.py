@@ -97,8 +97,16 @@ def _row(subject: str, words: tuple[str, ...], start: str, summary: str, **more:
 PATTERNS: Final = (
     _row(
         "pinned",
-        ("pinned", "on host", "hostalloc", "mallochost", "hosthostmalloc", "hosthost", "hostmalloc", "hostregister"),
-        r"could not allocate pinned host memory|failed to alloc(?:ate)? .{0,60}?(?:bytes on host"
+        (
+            "pinned",
+            "pin memory thread",
+            "on host",
+            "hostalloc",
+            "mallochost",
+            "hostmalloc",
+            "hostregister",
+        ),
+        r"could not allocate pinned host memory|Caught \w{1,40} in pin memory thread|failed to alloc(?:ate)? .{0,60}?(?:bytes on host"
         r"|of pinned memory|pinned)"
         r"|(?:cudaHostAlloc|cudaMallocHost|hipHostMalloc|cudaHostRegister|cuMemHostAlloc)\b.{0,80}?(?:failed"
         r"|out of memory)",
@@ -138,7 +146,7 @@ PATTERNS: Final = (
         r"|/dev/shm\S{0,200}.{0,80}?(?:No space left|Bus error|cannot allocate|failed)"
         r"|No space left on device.{0,80}?/dev/shm"
         r"|[Ee]rror while creating shared memory segment|workers are out of shared memory|insufficient shared memory"
-        r"|unable to allocate shared memory|is killed by signal: Bus error|shared memory.{0,40}No space left",
+        r"|unable to allocate shared memory|unable to open shared memory object|is killed by signal: Bus error|shared memory.{0,40}No space left",
         "shared memory (/dev/shm) was full",
         end_class=_SHM,
         after=2,

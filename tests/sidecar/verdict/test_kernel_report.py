@@ -180,7 +180,7 @@ def test_a_kill_line_of_the_other_kind_begins_another_report() -> None:
 
 
 def test_a_task_that_exits_already_is_skipped_not_killed() -> None:
-    """ "Skip killing" is printed for group victims that are gone; they count as skipped."""
+    """Group victims that are gone when their turn comes are skipped, not killed."""
     (report,) = parse_lines(
         "Memory cgroup out of memory: Killed process 10 (a) total-vm:1kB, anon-rss:1kB, file-rss:0kB",
         "Tasks in /a are going to be killed due to memory.oom.group set",
@@ -193,7 +193,9 @@ def test_columns_are_taken_by_name() -> None:
     """The task table of six kernels: the same numbers wherever they stand, names with blanks included."""
     headers = {
         "[ pid ]   uid  tgid total_vm      rss cpu oom_adj oom_score_adj name": "[ 1046]  10  1046 22 95 3 0 0 a b",
-        "[ pid ]   uid  tgid total_vm      rss nr_ptes swapents oom_score_adj name": "[ 1046] 10 1046 22 95 16 7 -998 a b",
+        "[ pid ]   uid  tgid total_vm      rss nr_ptes swapents oom_score_adj name": (
+            "[ 1046] 10 1046 22 95 16 7 -998 a b"
+        ),
         "[ pid ]   uid  tgid total_vm      rss nr_ptes nr_pmds swapents oom_score_adj name": (
             "[ 1046] 10 1046 22 95 16 1 7 0 a b"
         ),
@@ -203,7 +205,7 @@ def test_columns_are_taken_by_name() -> None:
         "[  pid  ]   uid  tgid total_vm      rss (01)nrss  pgtables_bytes swapents oom_score_adj name": (
             "[   1046] 10 1046 22 95 4 65536 7 0 a b"
         ),
-        "[  pid  ]   uid  tgid total_vm      rss rss_anon rss_file rss_shmem pgtables_bytes swapents oom_score_adj name": (
+        "[  pid  ]   uid  tgid total_vm rss rss_anon rss_file rss_shmem pgtables_bytes swapents oom_score_adj name": (
             "[   1046] 10 1046 22 95 90 5 0 65536 7 0 a b"
         ),
     }

@@ -1,0 +1,354 @@
+"""Texts that servers, kernels and tools print, by the class that they stand for. "" : nothing ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "gpu_allocation_failure": (
+        (
+            "RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 15.78 GiB total "
+            "capacity; 14.20 GiB already allocated; 11.75 MiB free; 14.60 GiB reserved in total by "
+            "PyTorch) If reserved memory is >> allocated memory try setting max_split_size_mb to "
+            "avoid fragmentation."
+        ),
+        (
+            "RuntimeError: CUDA out of memory. Tried to allocate 978.00 MiB (GPU 0; 15.90 GiB total "
+            "capacity; 14.22 GiB already allocated; 167.88 MiB free; 14.99 GiB reserved in total by "
+            "PyTorch)"
+        ),
+        (
+            "RuntimeError: CUDA error: out of memory\n"
+            "CUDA kernel errors might be asynchronously reported at some other API call, so the "
+            "stacktrace below might be incorrect."
+        ),
+        "torch.AcceleratorError: CUDA error: out of memory",
+        (
+            "RuntimeError: [1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] "
+            "via c10d key-value store by key '0', but store->get('0') got error\n"
+            "RuntimeError: NCCL error in: ../torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:1269, "
+            "unhandled cuda error, NCCL version 2.14.3\n"
+            "ncclUnhandledCudaError: Call to CUDA function failed.\n"
+            "Last error:\n"
+            "Cuda failure 'out of memory'"
+        ),
+        (
+            "[rank3]: torch.distributed.DistBackendError: NCCL error in: ... Last error:\n"
+            "[rank3]: Failed to CUDA calloc async 6079 bytes"
+        ),
+        ("CUDA error 2 at /src/ggml-cuda.cu:7233: out of memory\ncurrent device: 0"),
+        (
+            "CUDA error: out of memory\n"
+            "  current device: 0, in function alloc at ggml-cuda.cu:323\n"
+            "  cuMemCreate(&handle, reserve_size, &prop, 0)\n"
+            'GGML_ASSERT: ggml-cuda.cu:100: !"CUDA error"\n'
+            "Aborted (core dumped)"
+        ),
+        (
+            "ggml_vulkan: Device memory allocation of size 1073741824 failed.\n"
+            "ggml_vulkan: vk::Device::allocateMemory: ErrorOutOfDeviceMemory\n"
+            "llama_model_load: error loading model: unable to allocate Vulkan0 buffer"
+        ),
+        (
+            "tensorflow.python.framework.errors_impl.ResourceExhaustedError: OOM when allocating "
+            "tensor with shape[32,512,1024] and type float on "
+            "/job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc [Op:Mul]"
+        ),
+        (
+            "2020-05-01 01:02:03.000001: I tensorflow/stream_executor/cuda/cuda_driver.cc:763] "
+            "failed to allocate 3.80G (4080218880 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY: out "
+            "of memory"
+        ),
+        (
+            "XlaRuntimeError: RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory "
+            "in memory space hbm. Used 20.23G of 15.48G hbm. Exceeded hbm capacity by 4.75G."
+        ),
+        ("jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory allocating 17179869184 bytes."),
+        (
+            "ValueError: The model's max seq len (131072) is larger than the maximum number of "
+            "tokens that can be stored in KV cache (24560). Try increasing `gpu_memory_utilization` "
+            "or decreasing `max_model_len` when initializing the engine."
+        ),
+        (
+            "ValueError: Free memory on device (3.65/23.68 GiB) on startup is less than desired GPU "
+            "memory utilization (0.9, 21.31 GiB). Decrease GPU memory utilization or reduce GPU "
+            "memory used by other processes."
+        ),
+        (
+            "ValueError: To serve at least one request with the models's max seq len (40960), (5.62 "
+            "GiB KV cache is needed, which is larger than the available KV cache memory (2.50 GiB). "
+            "Based on the available memory"
+        ),
+        "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.",
+        (
+            "RuntimeError: Not enough memory to handle 4096 prefill tokens. You need to decrease "
+            "`--max-batch-prefill-tokens`"
+        ),
+        (
+            "[TensorRT] ERROR: 2: [virtualMemoryBuffer.cpp::resizePhysical::145] Error Code 2: "
+            "OutOfMemory (no further information)"
+        ),
+        ("ERROR: 1: [defaultAllocator.cpp::allocate::20] Error Code 1: Cuda Runtime (out of memory)"),
+        (
+            "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 2.00 GiB. GPU 1 has a "
+            "total capacity of 23.98 GiB of which 1.50 GiB is free. Of the allocated memory 20 GiB "
+            "is allocated by PyTorch, and 1 GiB is reserved by PyTorch but unallocated."
+        ),
+        (
+            "RuntimeError: MPS backend out of memory (MPS allocated: 18.05 GB, other allocations: "
+            "384.00 KB, max allowed: 18.13 GB). Tried to allocate 256.00 MB on private pool. Use "
+            "PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 to disable upper limit for memory allocations"
+        ),
+        (
+            "RuntimeError: NPU out of memory. Tried to allocate 2.00 GiB (NPU 0; 60.97 GiB total "
+            "capacity; 56.78 GiB already allocated; 56.78 GiB current active; 1.05 GiB free; 58.12 "
+            "GiB reserved in total by PyTorch)"
+        ),
+        "RuntimeError: SYS_EBUSY: Lack of device memory",
+        "cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
+    ),
+    "host_allocation_failure": (
+        (
+            "ResourceExhaustedError: OOM when allocating tensor with shape[3200,51200,1024] and type "
+            "float on /job:localhost/replica:0/task:0/device:CPU:0 by allocator cpu"
+        ),
+        (
+            "numpy.core._exceptions._ArrayMemoryError: Unable to allocate 17.9 GiB for an array with "
+            "shape (60000, 40000) and data type float64"
+        ),
+        "MemoryError",
+        ('Traceback (most recent call last):\n  File "x.py", line 1\nMemoryError: Unable to allocate internal buffer.'),
+        (
+            "terminate called after throwing an instance of 'std::bad_alloc'\n"
+            "  what():  std::bad_alloc\n"
+            "Aborted (core dumped)"
+        ),
+        ("memory allocation of 5368709120 bytes failed\nAborted (core dumped)"),
+        "OSError: [Errno 12] Cannot allocate memory",
+        (
+            "RuntimeError: unable to mmap 10737418240 bytes from file </models/x.safetensors>: "
+            "Cannot allocate memory (12)"
+        ),
+        ("llama_model_load: error: model requires more system memory (12.5 GiB) than is available (7.4 GiB)"),
+        ("FATAL server failed during startup | cudaMallocHost failed: cudaErrorMemoryAllocation: out of memory"),
+        "ggml_cuda_host_malloc: failed to allocate 1900,00 MiB of pinned memory: invalid argument",
+        "FATAL ERROR: Reached heap limit Allocation failed - JavaScript heap out of memory",
+    ),
+    "unknown": (
+        "RuntimeError: cuDNN error: CUDNN_STATUS_NOT_INITIALIZED",
+        ("RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`"),
+        "service vllm exited with code 137",
+        "command terminated with exit code 137",
+        "./run.sh: line 3:    12 Killed                  python serve.py",
+        ("billiard.exceptions.WorkerLostError: Worker exited prematurely: signal 9 (SIGKILL) Job: 0."),
+        (
+            "Sep 10 14:59:49 image systemd[1]: vllm.service: Main process exited, code=killed, "
+            "status=9/KILL\n"
+            "Sep 10 14:59:49 image systemd[1]: vllm.service: Failed with result 'signal'."
+        ),
+        (
+            "  containerStatuses:\n"
+            "  - containerID: containerd://x\n"
+            "    lastState:\n"
+            "      terminated:\n"
+            "        exitCode: 137\n"
+            "        reason: Error\n"
+            '        finishedAt: "2024-01-01T01:00:00Z"\n'
+            "    name: vllm\n"
+            "    restartCount: 2\n"
+            "    state:\n"
+            "      running:\n"
+            '        startedAt: "2024-01-01T01:00:03Z"'
+        ),
+        (
+            "2024-01-01T00:00:01Z container die 9a0018abdad2f7ed48b56848a498461b1561304f5d6b3518a679b"
+            "7767fc2761e (exitCode=137, image=x)"
+        ),
+    ),
+    "shm_exhausted": (
+        "RuntimeError: unable to write to file </torch_1234_567>: No space left on device (28)",
+        (
+            "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient "
+            "shared memory (shm).\n"
+            "RuntimeError: DataLoader worker (pid 123) is killed by signal: Bus error. It is "
+            "possible that dataloader's workers are out of shared memory. Please try to raise your "
+            "shared memory limit."
+        ),
+        (
+            "misc/shmutils.cc:72 NCCL WARN Error: failed to extend /dev/shm/nccl-8Qw2xX to 9637892 "
+            "bytes\n"
+            "Error while creating shared memory segment /dev/shm/nccl-8Qw2xX (size 9637888)"
+        ),
+        (
+            "RuntimeError: unable to open shared memory object </torch_29919_1396182366> in "
+            "read-write mode: Too many open files (24)"
+        ),
+    ),
+    "userspace_oom": (
+        (
+            'earlyoom[12]: sending SIGKILL to process 99 uid 0 "python": oom_score 1200, '
+            'oom_score_adj 0, VmRSS 9000 MiB, cmdline "python x"'
+        ),
+        (
+            "Nov 10 10:00:00 h systemd-oomd[700]: Killed "
+            "/user.slice/user-1000.slice/user@1000.service/app.slice/app-x.scope due to memory used "
+            "(16000000) / total (16400000) and swap used (8000000) / total (8100000) being more than "
+            "90.00%"
+        ),
+        (
+            "(raylet) 3 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers "
+            "crashed due to other reasons at node (ID: abc, IP: 192.0.2.1) over the last time period."
+        ),
+        "distributed.worker.memory - WARNING - Worker exceeded 95% memory budget. Restarting",
+        "lowmemorykiller: Kill 'com.foo' (1234), uid 10123, oom_score_adj 900 to free 12345kB rss",
+    ),
+    "cgroup_oom": (
+        (
+            "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=123.0. Some of your processes "
+            "may have been killed by the cgroup out-of-memory handler."
+        ),
+        "my-pod-0   0/1     OOMKilled   3 (35s ago)   2m",
+        (
+            "Sep 10 14:59:49 image systemd[1]: vllm.service: A process of this unit has been killed "
+            "by the OOM killer.\n"
+            "Sep 10 14:59:49 image systemd[1]: vllm.service: Main process exited, code=killed, "
+            "status=9/KILL\n"
+            "Sep 10 14:59:49 image systemd[1]: vllm.service: Failed with result 'oom-kill'."
+        ),
+        (
+            "<6>[ 12.500000] Memory cgroup out of memory: Killed process 9 (x) total-vm:1kB, "
+            "anon-rss:1kB, file-rss:0kB, shmem-rss:0kB, UID:0 pgtables:4kB oom_score_adj:0"
+        ),
+        (
+            "6,1234,98765432,-;Memory cgroup out of memory: Killed process 9 (x) total-vm:1kB, "
+            "anon-rss:1kB, file-rss:0kB"
+        ),
+        (
+            '{"__REALTIME_TIMESTAMP":"1700000000000000","MESSAGE":"Memory cgroup out of memory: '
+            "Killed process 9 (x) total-vm:1kB, anon-rss:1kB, "
+            'file-rss:0kB","_TRANSPORT":"kernel","SYSLOG_IDENTIFIER":"kernel"}'
+        ),
+        (
+            "__CURSOR=s=abc\n"
+            "__REALTIME_TIMESTAMP=1700000000000000\n"
+            "_TRANSPORT=kernel\n"
+            "MESSAGE=Memory cgroup out of memory: Killed process 9 (x) total-vm:1kB, anon-rss:1kB\n"
+            "\n"
+        ),
+        (
+            '{"log":"x\\n","stream":"stderr","time":"2024-01-01T00:00:00Z"}\n'
+            '[{"Id":"aa","State":{"Status":"exited","Running":false,"OOMKilled":true,"ExitCode":137,"'
+            'StartedAt":"2024-01-01T00:00:00Z","FinishedAt":"2024-01-01T01:00:00Z"}}]'
+        ),
+        (
+            '{"status":{"containerStatuses":[{"name":"vllm","restartCount":3,"lastState":{"terminated'
+            '":{"exitCode":137,"reason":"OOMKilled","startedAt":"2024-01-01T00:00:00Z","finishedAt":"'
+            '2024-01-01T01:00:00Z","containerID":"containerd://9a0018abdad2f7ed48b56848a498461b156130'
+            '4f5d6b3518a679b7767fc2761e"}},"state":{"running":{"startedAt":"2024-01-01T01:00:01Z"}}}]'
+            "}}"
+        ),
+        (
+            "2024-01-01T00:00:00Z container oom 9a0018abdad2f7ed48b56848a498461b1561304f5d6b3518a679b"
+            "7767fc2761e (image=x)\n"
+            "2024-01-01T00:00:01Z container die 9a0018abdad2f7ed48b56848a498461b1561304f5d6b3518a679b"
+            "7767fc2761e (exitCode=137, image=x)"
+        ),
+        (
+            '{"stoppedReason":"Essential container in task '
+            'exited","containers":[{"name":"a","exitCode":137,"reason":"OutOfMemoryError: Container '
+            'killed due to memory usage"}]}'
+        ),
+        ("oom_kill_disable 0\nunder_oom 0\noom_kill 2"),
+    ),
+    "global_oom": (
+        ("Warning  SystemOOM  5m  kubelet  System OOM encountered, victim process: python, pid: 12345"),
+        "Kernel panic - not syncing: Out of memory: system-wide panic_on_oom is enabled",
+    ),
+    "eviction": (
+        (
+            "Warning  Evicted  2m  kubelet  The node was low on resource: memory. Threshold "
+            "quantity: 100Mi, available: 72Mi. Container vllm was using 50Gi, request is 10Gi, has "
+            "larger consumption of memory."
+        ),
+    ),
+    "deletion": ("  Normal  Killing  10s  kubelet  Stopping container vllm",),
+    "health_check": (
+        (
+            "Warning  Unhealthy  2m  kubelet  Startup probe failed: HTTP probe failed with "
+            "statuscode: 503\n"
+            "Normal  Killing  2m  kubelet  Container vllm failed startup probe, will be restarted"
+        ),
+        (
+            "Sep 10 14:59:49 image systemd[1]: vllm.service: start operation timed out. Terminating.\n"
+            "Sep 10 14:59:50 image systemd[1]: vllm.service: Failed with result 'timeout'."
+        ),
+        (
+            '{"stoppedReason":"Task failed ELB health checks in (target-group '
+            'arn)","containers":[{"name":"a","exitCode":137}]}'
+        ),
+    ),
+    "": (
+        "  Warning  BackOff  3m (x5 over 5m)  kubelet  Back-off restarting failed container",
+        "WARNING: KV cache pool is full. Retract requests. #retracted_reqs: 3",
+        "If you run out of memory try lowering --batch",
+        "INFO preempted because there is not enough KV cache space",
+        ("Sep 1 10:00:00 h earlyoom[1]: mem avail: 100 of 1000 MiB (10.0%), swap free: 0 of 0 MiB (0.00%)"),
+        ("Oct 1 h systemd-oomd[1]: Memory pressure for /user.slice is 61.2% > 60.00% for > 20s with reclaim activity"),
+        "container exited with code 0",
+        ("* vllm\n   Active: active (running) since Mon"),
+        (
+            "    State:          Running\n"
+            "      Started:      Sun, 11 Aug 2024 19:00:04 +0200\n"
+            "    Ready:          True\n"
+            "    Restart Count:  0"
+        ),
+        ("    State:          Waiting\n      Reason:       ContainerCreating\n    Ready:          False"),
+        ("    State:          Terminated\n      Reason:       Completed\n      Exit Code:    0"),
+        ("low 0\nhigh 12\nmax 0\noom 0\noom_kill 0"),
+        ("some avg10=0.00 avg60=0.00 avg300=0.00 total=0\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0"),
+        ("anon 1234\nfile 99\nkernel 12\nshmem 0"),
+    ),
+    "device_reset": (
+        (
+            "kernel: NVRM: Xid (PCI:0000:3b:00): 48, pid='<unknown>', name=<unknown>, An "
+            "uncorrectable double bit error (DBE) has been detected on GPU in the framebuffer at "
+            "partition 5, subpartition 0.\n"
+            "kernel: NVRM: Xid (PCI:0000:3b:00): 45, pid=2911, name=python, Ch 00000010"
+        ),
+        (
+            "Unable to determine the device handle for GPU 0000:02:00.0: GPU is lost.  Reboot the "
+            "system to recover this GPU"
+        ),
+        (
+            "NVRM: Xid (PCI:0000:ca:00): 149, NETIR_LINK_EVT Fatal XC0 i0 Link 12\n"
+            "NVRM: Xid (PCI:0000:ca:00): 45, pid=1, name=python"
+        ),
+        "[1234.5] NVRM: GPU 0000:01:00.0: GPU has fallen off the bus.",
+        (
+            "[  9.000001] NVRM: Xid (PCI:0000:18:00): 119, pid=88, name=python, Timeout after 6s of "
+            "waiting for RPC response from GPU0 GSP!"
+        ),
+    ),
+    "application_exit": (
+        "[1.0] NVRM: Xid (PCI:0000:3b:00): 43, pid=2911, name=python, Ch 00000010",
+        "container exited with exit code 1",
+        (
+            "Sep 10 14:59:49 image systemd[1]: vllm.service: Main process exited, code=exited, "
+            "status=1/FAILURE\n"
+            "Sep 10 14:59:49 image systemd[1]: vllm.service: Failed with result 'exit-code'."
+        ),
+        ("RuntimeError: Prefill out of memory. Try to lower your batch size.\nTry to allocate 8192 tokens."),
+        (
+            '{"kind":"Pod","status":{"containerStatuses":[{"name":"a","lastState":{},"state":{"termin'
+            'ated":{"exitCode":1,"reason":"Error","finishedAt":"2024-01-01T01:00:00Z"}}}]}}'
+        ),
+        "RuntimeError: CUDA error: an illegal memory access was encountered",
+    ),
+    "crash_signal": (
+        "python exited with code 139",
+        ("dmesg: python[1234]: segfault at 7f0 ip 00007f sp 00007f error 4 in libtorch_cuda.so[7f+1000]"),
+        ("Fatal Python error: Segmentation fault\n\nCurrent thread 0x0000 (most recent call first):"),
+        ("terminate called after throwing an instance of 'c10::Error'\nAborted (core dumped)"),
+    ),
+}
