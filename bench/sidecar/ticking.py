@@ -1,4 +1,4 @@
-"""What it costs to watch: one model and eight at 10 Hz beside a bare loop of the same reads, and a default sidecar."""
+"""What it costs to watch: one model and eight at 10 Hz beside a bare loop of the same reads, and one every day."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import contextlib
 import os
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Final
 
+from bench.demo.probes import request
 from bench.sidecar import loads
 from bench.sidecar.figures import Figure, Goal, Part
 from bench.sidecar.stage import Model, Stage
@@ -24,6 +26,9 @@ PERIOD_SECONDS: Final = 0.1
 LIMIT: Final = Limits(memory_max_bytes=96 * MIB)
 WARM_UP_SECONDS: Final = 15.0
 """Longer than the longest window, so that every buffer of the sidecar has been filled once."""
+
+VISITS: Final = ((("/livez", "/readyz"), 10.0), (("/metrics",), 15.0))
+"""Pages and periods in seconds: the defaults of Kubernetes' probes, and a usual scrape interval."""
 
 _CPU = Goal(at_most=0.5)
 _RSS = Goal(at_most=48.0)
@@ -57,17 +62,18 @@ def measure(minutes: float) -> Iterator[Part]:
         stages = {
             "one": (open_until_end.enter_context(Stage("one", tick_fixed_seconds=fixed)), 1),
             "eight": (open_until_end.enter_context(Stage("eight", tick_fixed_seconds=fixed)), 8),
-            "default": (open_until_end.enter_context(Stage("default")), 1),
+            "everyday": (open_until_end.enter_context(Stage("everyday")), 1),
         }
         models = {name: _start_models(open_until_end, stage, count) for name, (stage, count) in stages.items()}
         pids = {name: stage.pid for name, (stage, _) in stages.items()}
         for name, what in product(("one", "eight"), ("all", "glance")):
             pids[f"{name} {what}"] = open_until_end.enter_context(_bare(what, models[name])).pid
         pids["runner"] = models["one"][0].runner_pid
+        open_until_end.enter_context(_visited(stages["everyday"][0]))
         measured = _watch(pids, minutes * 60)
     yield _part("one", 1, measured)
     yield _part("eight", 8, measured)
-    yield _default_part(measured["default"], measured["runner"])
+    yield _everyday_part(measured["everyday"], measured["runner"])
 
 
 def _start_models(until_end: contextlib.ExitStack, stage: Stage, count: int) -> list[Model]:
@@ -85,6 +91,27 @@ def _bare(what: str, models: list[Model]) -> Iterator[subprocess.Popen[bytes]]:
             yield process
         finally:
             process.kill()
+
+
+@contextlib.contextmanager
+def _visited(stage: Stage) -> Iterator[None]:
+    """Ask as a kubelet and a Prometheus do by default."""
+    over = threading.Event()
+
+    def visit(pages: Sequence[str], period_seconds: float) -> None:
+        while not over.wait(period_seconds):
+            for page in pages:
+                request(stage.port, "GET", page, 5.0)
+
+    visitors = [threading.Thread(target=visit, args=visit_of) for visit_of in VISITS]
+    for visitor in visitors:
+        visitor.start()
+    try:
+        yield
+    finally:
+        over.set()
+        for visitor in visitors:
+            visitor.join()
 
 
 def _watch(pids: dict[str, int], seconds: float) -> dict[str, Measured]:
@@ -124,14 +151,18 @@ def _over(name: str, sidecar: Measured, peer: Measured, goal: Goal | None) -> Fi
     )
 
 
-def _default_part(sidecar: Measured, runner: Measured) -> Part:
+def _everyday_part(sidecar: Measured, runner: Measured) -> Part:
     runner_rss = Figure(
         name="runner_rss",
         value=runner.end.rss_bytes / MIB,
         unit="MiB",
         beside={"bare_interpreter_rss": _bare_interpreter_mib(), "cpu_percent": 100 * runner.cpu_share},
     )
-    return Part("default", "Sidecar: one model, default settings", (*_cost(sidecar, 1), runner_rss))
+    return Part(
+        "everyday",
+        "Sidecar: one model, default settings, asked by probes and scraped",
+        (*_cost(sidecar, 1), runner_rss),
+    )
 
 
 def _cost(sidecar: Measured, models: int) -> tuple[Figure, ...]:

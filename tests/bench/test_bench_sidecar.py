@@ -36,7 +36,7 @@ PARTS = {
         }
         for part in ("one_at_10_hz", "eight_at_10_hz")
     },
-    "default": {"cpu_percent_of_a_core_per_model", "rss_at_end", "rss_growth_in_second_half", "runner_rss"},
+    "everyday": {"cpu_percent_of_a_core_per_model", "rss_at_end", "rss_growth_in_second_half", "runner_rss"},
 }
 
 
@@ -53,7 +53,8 @@ def test_a_short_run_measures_every_figure(tmp_path: Path) -> None:
     assert {name: set(part["figures"]) for name, part in result["parts"].items()} == PARTS, output
     figures = list(_figures(result))
     goals = [figure["held"] for figure in figures if "goal" in figure]
-    assert [figure for figure in figures if figure["value"] is None] == []
+    # In so short a run a peer's CPU time may stay below the 10 ms of the kernel's clock: then there is no ratio to it.
+    assert [figure for figure in figures if figure["value"] is None and figure["unit"] != "times"] == []
     assert result["held"] is all(goals)
     assert bench.returncode == (0 if result["held"] else 1)
     assert result["machine"]["cores"] > 0
