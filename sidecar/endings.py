@@ -180,6 +180,7 @@ class Endings:
             self._say(watch, life, "child_ended", f"process {life.pid} ended after its model's main process", {})
         elif (incident := self.publish(watch.name, evidence, end.last_sample)) is not None:
             watch.file(incident)
+            watch.note_crash(ends.crash_of_engine(evidence, incident.verdict))
             kind = "model_ended" if evidence.main else "child_ended"
             self._say(watch, life, kind, incident.verdict.summary, _fields(incident))
         elif not evidence.main:

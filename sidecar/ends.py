@@ -21,9 +21,11 @@ from guard.model import BoxState, Known, LifeId, Reading, Unknown, Why
 from sidecar.clock import Clock
 from sidecar.collect import exit_status
 from sidecar.collect.node import counter
+from sidecar.health.evidence import holds_model
+from sidecar.health.memory import Crash
 from sidecar.sample import Instant, LevelId, LevelSample, NodeSample
 from sidecar.sight.seen import SeenProcess
-from sidecar.verdict.values import EndEvidence, LevelsBefore, WaitStatus
+from sidecar.verdict.values import EndClass, EndEvidence, LevelsBefore, Verdict, WaitStatus
 
 SETTLE_SECONDS: Final = 0.3
 """Longest wait for the wait status: a verdict is due within a second."""
@@ -112,6 +114,31 @@ def available_ratio(node: NodeSample | None) -> Reading[float]:
     if isinstance(total, Unknown):
         return total
     return Known(available.value / total.value) if total.value else Unknown(Why.MALFORMED, "/proc/meminfo MemTotal")
+
+
+_CRASHES: Final = frozenset(
+    {
+        EndClass.CGROUP_OOM,
+        EndClass.GLOBAL_OOM,
+        EndClass.USERSPACE_OOM,
+        EndClass.GPU_ALLOCATION_FAILURE,
+        EndClass.HOST_ALLOCATION_FAILURE,
+        EndClass.SHM_EXHAUSTED,
+        EndClass.DEVICE_RESET,
+        EndClass.CRASH_SIGNAL,
+        EndClass.APPLICATION_EXIT,
+    }
+)
+"""Ends that no front end orders. It may well kill an engine to make room for another model."""
+
+
+def crash_of_engine(evidence: EndEvidence, verdict: Verdict) -> Crash | None:
+    """Tell the crash of a child that held the model for its parent, for the judge; None for every other end."""
+    box = evidence.box
+    if evidence.main or verdict.end_class not in _CRASHES or not isinstance(box, Known) or not holds_model(box):
+        return None
+    parent = box.value.parent_session
+    return None if parent is None else Crash(parent, evidence.ended.monotonic_s, verdict.summary)
 
 
 async def settle(process: SeenProcess, clock: Clock) -> Reading[WaitStatus]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from sidecar.board import Incident, ProbeTally
@@ -12,6 +12,7 @@ from sidecar.collect.probe import Prober
 from sidecar.detect.values import Answer
 from sidecar.ends import Quiet
 from sidecar.health.judge import JudgeMemory
+from sidecar.health.memory import Crash
 from sidecar.health.values import Judgement
 from sidecar.history import History
 from sidecar.livez import Failing
@@ -24,6 +25,9 @@ KEPT_INCIDENTS: Final = 20
 
 Release = Callable[[SeenModel, SeenProcess | None], None]
 """Close the descriptors of a process, or of the whole model."""
+
+
+_KEPT_CRASHES: Final = 16
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -91,6 +95,11 @@ class Watch:
         self.reader = self.release = None
         if reader is not None and release is not None:
             release(reader.seen, None)
+
+    def note_crash(self, crash: Crash | None) -> None:
+        """Have the judge know of an engine's crash."""
+        if crash is not None:
+            self.memory = replace(self.memory, crashes=(*self.memory.crashes, crash)[-_KEPT_CRASHES:])
 
     def begin_life(self, session: str | None, born: Instant) -> None:
         """Start anew: a new main process may take its time to load again. One that is known from the record goes on.

@@ -80,9 +80,7 @@ class HealthEvidence:
     operation_progress: Reading[Progress] = _NO_OPERATION  # its own words: item, bytes done, time of update
     loop_declared: bool = True  # by the server itself; else its asyncio loop, which may not be what serves
     session: str | None = None  # of the main process: another one is another life
-    engines: tuple[
-        str, ...
-    ] = ()  # parent sessions of living processes that hold a model: beats, or a load in their box
+    engines: tuple[str, ...] = ()  # parent sessions of the living children that hold a model
     stopped: bool = False  # the main process is stopped by a signal or a debugger (state T or t)
     notes: tuple[str, ...] = ()  # what else is worth saying, in words
     removed: bool = False  # the model's own cgroup is gone: its container has ended

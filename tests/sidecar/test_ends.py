@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
-from guard.model import Known, LifeId, Unknown, Why
-from sidecar.ends import Quiet, available_ratio, oom_kill_delta, pair, settle
+from guard.model import Beat, BoxState, Known, LifeId, Unknown, Why
+from sidecar.ends import Latch, Quiet, available_ratio, crash_of_engine, evidence, oom_kill_delta, pair, settle
+from sidecar.health.memory import Crash
 from sidecar.sample import LevelId, LevelSample, NodeSample
 from sidecar.sight.seen import SeenProcess
-from sidecar.verdict.values import WaitStatus
+from sidecar.verdict.classify import classify
+from sidecar.verdict.values import EndClass, EndEvidence, Verdict, WaitStatus
 from tests.sidecar.clocks import VirtualClock
 from tests.sidecar.making import NOT_SAMPLED, V2, at
 
@@ -135,3 +138,47 @@ async def test_settle_asks_the_pidfd_of_a_real_child(reaped_pidfd: int) -> None:
         assert found.value == WaitStatus(exit_code=7, signal=None)
     else:
         assert found.why in {Why.UNSUPPORTED, Why.NOT_SAMPLED, Why.GONE}
+
+
+def _end(end_class: EndClass, *, main: bool = False, beats: bool = True) -> tuple[EndEvidence, Verdict]:
+    box = BoxState(
+        life=LifeId("b", 2, 2, "engine"),
+        parent_session="front",
+        release="1",
+        created_wall_s=0.0,
+        command="engine",
+        beats=(Beat(name="tokens", count=1, at_monotonic_s=1.0),) if beats else (),
+    )
+    latch = Latch(
+        life=box.life,
+        main=main,
+        main_was_alive=True,
+        ended=at(5),
+        levels=(),
+        hidden_ancestors=False,
+        node_oom_kill_delta=NOT_SAMPLED,
+        node_available_ratio=NOT_SAMPLED,
+        box=Known(box),
+        liveness_failures_answered=0,
+        liveness_failing=None,
+        liveness_threshold=3,
+    )
+    found = evidence(latch, NOT_SAMPLED, NOT_SAMPLED, 1)
+    return found, replace(classify(found), end_class=end_class, summary="it crashed")
+
+
+def test_a_crashed_child_that_held_the_model_is_an_engines_crash() -> None:
+    """A child with beats or a load that crashed is told to the judge, under its parent."""
+    assert crash_of_engine(*_end(EndClass.CRASH_SIGNAL)) == Crash("front", 5.0, "it crashed")
+
+
+@pytest.mark.parametrize("end_class", [EndClass.EXTERNAL_KILL, EndClass.UNKNOWN, EndClass.DELETION])
+def test_an_engine_that_somebody_ended_has_not_crashed(end_class: EndClass) -> None:
+    """Front ends end engines on purpose, to load another model."""
+    assert crash_of_engine(*_end(end_class)) is None
+
+
+def test_a_helper_is_no_engine() -> None:
+    """A child that never held a model, and the main process itself, are no engines."""
+    assert crash_of_engine(*_end(EndClass.CRASH_SIGNAL, beats=False)) is None
+    assert crash_of_engine(*_end(EndClass.CRASH_SIGNAL, main=True)) is None
