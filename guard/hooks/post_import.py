@@ -31,7 +31,7 @@ class PostImport:
     __slots__ = ("_awaited",)
 
     def __init__(self) -> None:
-        self._awaited: dict[str, Hook] = {}
+        self._awaited: dict[str, list[Hook]] = {}
 
     def when_imported(self, name: str, hook: Hook) -> None:
         """Call the hook with the module: now if it is there, else right after its import."""
@@ -39,7 +39,7 @@ class PostImport:
         if module is not None:
             _call(hook, name, module)
             return
-        self._awaited[name] = hook
+        self._awaited.setdefault(name, []).append(hook)
         if self not in sys.meta_path:
             sys.meta_path.insert(0, self)
 
@@ -80,9 +80,9 @@ class PostImport:
         loader.exec_module = exec_module  # type: ignore[method-assign]
 
     def _loaded(self, module: ModuleType) -> None:
-        hook = self._awaited.pop(module.__name__, None)
+        hooks = self._awaited.pop(module.__name__, ())
         self._leave_if_idle()
-        if hook is not None:
+        for hook in hooks:
             _call(hook, module.__name__, module)
 
     def _leave_if_idle(self) -> None:

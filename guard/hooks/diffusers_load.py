@@ -1,0 +1,37 @@
+"""Owner of `from_pretrained` of diffusers: whole pipelines and single models. diffusers draws its own progress bar."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from guard.hooks.load_call import begin_call, local_folder, wrap_classmethod
+from guard.hooks.patching import Finishable, Patches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+    from guard.keeper import Keeper
+
+_LABEL = "diffusers.from_pretrained"
+_CLASSES = {
+    "diffusers.pipelines.pipeline_utils": "DiffusionPipeline",
+    "diffusers.models.modeling_utils": "ModelMixin",
+}
+
+
+def install(keeper: Keeper, module: ModuleType) -> Callable[[], None]:
+    """Wrap the class method of one of the two modules."""
+
+    def begin_load(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Finishable | None:
+        source = args[1] if len(args) > 1 else kwargs.get("pretrained_model_name_or_path")
+        folder = local_folder(source, kwargs.get("revision"))
+        part = kwargs.get("subfolder")
+        if isinstance(folder, (str, os.PathLike)) and isinstance(part, str):
+            folder = os.path.join(folder, part)  # noqa: PTH118 - no path object is made of a host's name
+        return begin_call(keeper, _LABEL, folder, bar=False)
+
+    patches = Patches()
+    wrap_classmethod(keeper, patches, getattr(module, _CLASSES[module.__name__]), "from_pretrained", begin_load)
+    return patches.undo

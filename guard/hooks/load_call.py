@@ -1,0 +1,85 @@
+"""The common part of hooks on libraries that load a whole checkpoint in one call."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from guard.hooks.loads_in_flight import Load, Part, Work, absolute, begin, enclosing
+from guard.hooks.patching import Finishable, Patches, marked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from guard.footprint import Footprint
+    from guard.keeper import Keeper
+
+    Args = tuple[Any, ...]
+    Kwargs = dict[str, Any]
+    Begin = Callable[[Args, Kwargs], Finishable | None]
+
+
+def begin_call(
+    keeper: Keeper,
+    label: str,
+    source: object,
+    *,
+    bar: bool = True,
+    surely: Callable[[Footprint], int | None] | None = None,
+) -> Load | Part | None:
+    """Open the mark of a call on a file or folder, or tell the load that it belongs to.
+
+    Args:
+        keeper: the guard's state.
+        label: what does it.
+        source: a path, or anything else: then there is no file to tell.
+        bar: whether people may see a progress bar.
+        surely: host memory that the call takes in any case, where the cost of its label is not all.
+    """
+    path = absolute(source)
+    outer = enclosing(keeper, path)
+    if outer is not None:
+        outer.turn(label, 0, path)
+        return Part(outer)
+    found = _footprint(path)
+    return begin(
+        keeper,
+        Work(
+            label=label,
+            path=path,
+            expected=None if found is None else found.tensor_bytes,
+            surely=None if found is None or surely is None else surely(found),
+            bar=bar,
+        ),
+    )
+
+
+def argument(args: Args, kwargs: Kwargs, position: int, name: str) -> Any:  # noqa: ANN401 - whatever the host gives
+    """Give one argument of a call, None if it is not there."""
+    return args[position] if len(args) > position else kwargs.get(name)
+
+
+def local_folder(source: object, revision: object = None) -> object:
+    """Give the folder of a repository that the Hugging Face cache has; anything else as it is."""
+    if not isinstance(source, str) or os.path.exists(source):  # noqa: PTH110 - no path object is made of a host's name
+        return source
+    from guard.footprint.hub import cached
+
+    return cached(source, revision if isinstance(revision, str) else "main")
+
+
+def wrap_classmethod(keeper: Keeper, patches: Patches, owner: Any, name: str, begin_one: Begin) -> None:  # noqa: ANN401
+    """Wrap a class method; `begin_one` gets the class as its first argument."""
+    original = vars(owner)[name]
+    patches.set(owner, name, classmethod(marked(keeper, original.__func__, name, begin_one)))
+
+
+def _footprint(path: str | None) -> Footprint | None:
+    if path is None:
+        return None
+    from guard.footprint import FootprintError, footprint
+
+    try:
+        return footprint(path)
+    except FootprintError:  # the call itself will say what is wrong with it
+        return None

@@ -1,0 +1,63 @@
+"""Owner of `torch.nn.Module.load_state_dict`: copying into a model, where mapped weights are really read.
+
+torch loads module by module; `_load_from_state_dict` of each is told as the item, with the names of its tensors.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from guard.hooks.loads_in_flight import Part, Work, begin, enclosing
+from guard.hooks.patching import Finishable, Patches, marked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import ModuleType
+
+    from guard.keeper import Keeper
+
+_LABEL = "load_state_dict"
+
+
+def install(keeper: Keeper, module: ModuleType) -> Callable[[], None]:
+    """Wrap both methods of the class."""
+    target = module.Module
+
+    def begin_load(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Finishable | None:
+        weights = args[1] if len(args) > 1 else kwargs["state_dict"]
+        outer = enclosing(keeper)
+        if outer is not None or _compiling():
+            return None if outer is None else Part(outer)
+        return begin(keeper, Work(label=_LABEL, expected=sum(map(_bytes, weights.values()))))
+
+    def begin_module(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Finishable | None:  # noqa: ARG001 - one shape
+        load = enclosing(keeper)
+        if load is not None:
+            item, size = _own(args[0], args[1], args[2])
+            if item is not None:
+                load.turn(item, size if load.path is None else 0)  # a file's bytes are counted where they are read
+        return None
+
+    patches = Patches()
+    patches.set(target, _LABEL, marked(keeper, target.load_state_dict, _LABEL, begin_load))
+    original = target._load_from_state_dict  # noqa: SLF001 - the one place that every module passes
+    patches.set(target, "_load_from_state_dict", marked(keeper, original, _LABEL, begin_module))
+    return patches.undo
+
+
+def _own(module: Any, weights: Mapping[str, Any], prefix: str) -> tuple[str | None, int]:  # noqa: ANN401 - untyped
+    """Name the tensors that a module takes itself, and sum their bytes; None where it takes none."""
+    names = [name for name in (*module._parameters, *module._buffers) if prefix + name in weights]  # noqa: SLF001 - cheap
+    if not names:
+        return None, 0
+    return prefix + ", ".join(names), sum(_bytes(weights[prefix + name]) for name in names)
+
+
+def _bytes(value: Any) -> int:  # noqa: ANN401 - a tensor, or whatever a module keeps as extra state
+    return int(getattr(value, "nbytes", 0) or 0)
+
+
+def _compiling() -> bool:
+    torch: Any = sys.modules["torch"]
+    return bool(torch.compiler.is_compiling())
