@@ -1,0 +1,207 @@
+"""The stage: two sidecars, and a fresh server for each scenario, which both of them and a plain prober judge.
+
+Sidecar C is what the model's `oomguard run` finds: hand-over and guard. Sidecar B gets the same process handed over by
+us, as the runner hands over a server that is not Python: kernel files and pidfd, no black box.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Final, Self
+
+from bench.demo.probes import document, request
+from bench.demo.stage import drop_from_page_cache
+from bench.health import judges
+from bench.sidecar.stage import free_port
+from guard.kernel import identity
+from guard.kernel.reader import Reader
+from guard.link.client import LinkClient, LinkSettings
+from guard.link.handover import Who, gather
+from guard.link.protocol import Role
+from guard.model import LifeId, Unknown
+from tests.lab.kit.cgroups import Cgroup, Limits
+from tests.lab.kit.namespaces import Apart, inner_pid
+from tests.lab.kit.offer import offer
+from tests.lab.kit.places import PYTHON
+from tests.lab.kit.wait import until
+
+MODEL: Final = "subject"
+OOMGUARD: Final = str(Path(sys.prefix, "bin", "oomguard"))
+MODEL_UID: Final = 10001
+SIDECAR_UID: Final = 65534
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Casting:
+    """What a scenario's server is started with."""
+
+    limits: Limits = field(default_factory=Limits)
+    weights: Path | None = None
+    load: str | None = None
+    engine: bool = False
+    grow_mib: int = 0
+
+
+@dataclass(slots=True)
+class Subject:
+    """A living server."""
+
+    pid: int
+    port: int
+    group: Cgroup
+    runner: subprocess.Popen[bytes]
+
+    def order(self, fault: str) -> None:
+        """Have it do something."""
+        request(self.port, "GET", f"/fault/{fault}", 10.0)
+
+    def answers(self) -> bool:
+        """Whether it answers now."""
+        with contextlib.suppress(OSError):
+            return request(self.port, "GET", "/health", judges.TIMEOUT_SECONDS)[0] == 200
+        return False
+
+
+class Stage:
+    """See the module's docstring. Leaving the context stops and removes everything but the logs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder: Final = folder
+        self._exit = ExitStack()
+        self._ports: dict[str, int] = {}
+        self.sidecars: dict[str, subprocess.Popen[bytes]] = {}
+        self._lives = 0
+
+    def __enter__(self) -> Self:
+        """Start both sidecars."""
+        try:
+            self._group = self._exit.enter_context(Cgroup.make("health"))
+            self.port = free_port()
+            for name in ("b", "c"):
+                self._start_sidecar(name)
+        except BaseException:
+            self._exit.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop everything."""
+        self._exit.close()
+
+    def _start_sidecar(self, name: str) -> None:
+        shared = self.folder / name
+        shutil.rmtree(shared, ignore_errors=True)
+        shared.mkdir(parents=True)
+        shared.chmod(0o777)
+        port = self._ports[name] = free_port()
+        settings = {
+            "dir": shared,
+            "listen": f"127.0.0.1:{port}",
+            "probe": f"http://127.0.0.1:{self.port}/health",
+            "sight": "handover",
+            "health_period_seconds": judges.PERIOD_SECONDS,
+            "health_timeout_seconds": judges.TIMEOUT_SECONDS,
+            "health_failure_threshold": judges.FAILURE_THRESHOLD,
+            "health_startup_seconds": judges.STARTUP_SECONDS,
+            "health_credit_seconds": judges.CREDIT_SECONDS,
+            "health_cap_seconds": judges.CAP_SECONDS,
+        }
+        log = self._exit.enter_context((self.folder / f"sidecar-{name}.log").open("wb"))
+        self.sidecars[name] = self._group.child(f"sidecar-{name}").spawn(
+            [OOMGUARD, "sidecar"],
+            apart=Apart(uid=SIDECAR_UID, reachable=(str(shared),)),
+            env={f"OOMGUARD_{key.upper()}": str(value) for key, value in settings.items()},
+            output=log,
+        )
+
+        def answers() -> bool:
+            with contextlib.suppress(OSError):
+                return request(port, "GET", "/sidecar/readyz", 1.0)[0] == 200
+            return False
+
+        until(answers, 30, f"sidecar {name} to answer", pause_seconds=0.1)
+
+    def sidecar_pid(self, name: str) -> int:
+        """Give the pid of a sidecar itself."""
+        return until(lambda: inner_pid(self.sidecars[name].pid), 5, "the sidecar's pid")
+
+    def judges(self) -> tuple[judges.Plain, judges.Sidecar, judges.Sidecar]:
+        """Give three judges for the next server."""
+        return (
+            judges.Plain("A", port=self.port),
+            judges.Sidecar("B", port=self._ports["b"], model=MODEL),
+            judges.Sidecar("C", port=self._ports["c"], model=MODEL),
+        )
+
+    @contextlib.contextmanager
+    def subject(self, casting: Casting) -> Iterator[Subject]:
+        """Run a server, seen by both sidecars; it is killed and its group removed at the end."""
+        self._lives += 1
+        if casting.weights is not None:
+            drop_from_page_cache(casting.weights)
+        command = [PYTHON, "-m", "bench.health.server", "--port", str(self.port)]
+        for flag in ("weights", "load"):
+            if (value := getattr(casting, flag)) is not None:
+                command += [f"--{flag}", str(value)]
+        command += ["--engine"] if casting.engine else []
+        log = self.folder / "server.log"
+        with self._group.child(f"model-{self._lives}", casting.limits) as group, log.open("ab") as output:
+            runner = group.spawn(
+                [OOMGUARD, "run", "--", *command],
+                apart=Apart(uid=MODEL_UID, pid_namespace=False, cgroup_namespace=False),
+                env={
+                    "OOMGUARD_DIR": str(self.folder / "c"),
+                    "OOMGUARD_NAME": MODEL,
+                    "MODEL_GROW_MIB": str(casting.grow_mib),
+                },
+                output=output,
+            )
+            pid = until(lambda: inner_pid(runner.pid), 20, "the server to run")
+            link = self._hand_over_to_b(pid)
+            try:
+                for name in ("b", "c"):
+                    until(partial(self._sees, name, pid), 20, f"sidecar {name} to see the server")
+                yield Subject(pid, self.port, group, runner)
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+                link.close()
+
+    def _sees(self, name: str, pid: int) -> bool:
+        view = document(self._ports[name], "/status")["models"].get(MODEL)
+        sample = view and view["sample"]
+        return bool(sample) and any(one["life"]["pid"] == pid and one["alive"] for one in sample["processes"])
+
+    def state(self, name: str) -> str:
+        """Give what a sidecar says of the model now."""
+        return str(document(self._ports[name], "/status")["models"][MODEL]["judgement"]["state"])
+
+    def _hand_over_to_b(self, pid: int) -> LinkClient:
+        reader = Reader()
+        boot, ticks = identity.boot_id(reader), identity.start_ticks(reader, pid)
+        assert not isinstance(boot, Unknown)
+        assert not isinstance(ticks, Unknown)
+        life = LifeId(boot.value, pid, ticks.value, os.urandom(8).hex())
+        who = Who(name=MODEL, life=life, parent_session=None, command="server", role=Role.RUNNER)
+        path = str(self.folder / "b" / "link.sock")
+        link = LinkClient(LinkSettings(path), lambda: gather(reader, who, pid=pid), lambda _: None)
+        link.start()
+        return link
+
+
+def throttled(memory_mib: int | None, iops: int | None) -> Limits:
+    """Make limits; the disk is throttled where this machine can."""
+    return Limits(
+        memory_max_bytes=None if memory_mib is None else memory_mib << 20,
+        read_iops=iops if offer().read_throttle else None,
+    )
