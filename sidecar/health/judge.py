@@ -41,6 +41,9 @@ ASYNCIO_SILENCE_SECONDS: Final = 20.0
 
 The plain rule takes 21 s with Kubernetes' numbers, so this delays no answer."""
 
+_PACE_SECONDS: Final = 2.0
+"""A pace needs two ticks and more; the first second of a load reads what is cached."""
+
 _SQUEEZE: Final = {
     Pressure.NONE: Squeeze.NONE,
     Pressure.RECLAIM: Squeeze.RECLAIM,
@@ -88,10 +91,10 @@ def _note_pressure(memory: JudgeMemory, evidence: HealthEvidence) -> JudgeMemory
 
 def _note_work(memory: JudgeMemory, operation: Operation | None, evidence: HealthEvidence) -> JudgeMemory:
     if operation is None:
-        return replace(memory, work=None, work_s=None, work_moved_s=None)
+        return replace(memory, work=None, work_s=None, work_bytes=None, work_moved_s=None)
     now, name = evidence.at.monotonic_s, f"{operation.kind} {operation.label} {operation.started_monotonic_s}"
     if name != memory.work:
-        return replace(memory, work=name, work_s=now, work_moved_s=now)
+        return replace(memory, work=name, work_s=now, work_bytes=operation.bytes_done, work_moved_s=now)
     return replace(memory, work_moved_s=now) if evidence.operation_progress == Known(Progress.MOVING) else memory
 
 
@@ -208,6 +211,16 @@ def _probe_words(memory: JudgeMemory, evidence: HealthEvidence, rules: Rules) ->
     return ""
 
 
+def _seconds_left(operation: Operation, memory: JudgeMemory, now: float) -> float | None:
+    """Say how long the rest takes at the mean pace since it was seen first; None before there is one."""
+    if operation.bytes_expected is None or operation.bytes_done is None or memory.work_s is None:
+        return None
+    done, seconds = operation.bytes_done - (memory.work_bytes or 0), now - memory.work_s
+    if done <= 0 or seconds < _PACE_SECONDS:
+        return None
+    return max(0, operation.bytes_expected - operation.bytes_done) * seconds / done
+
+
 def _operation_words(operation: Operation, memory: JudgeMemory, evidence: HealthEvidence) -> str:
     words = [f"{operation.kind} in flight: {operation.label}"]
     if operation.file:
@@ -217,6 +230,9 @@ def _operation_words(operation: Operation, memory: JudgeMemory, evidence: Health
         words.append(f"{human_bytes(operation.bytes_done)} of {human_bytes(operation.bytes_expected)} ({share})")
     since = evidence.at.monotonic_s if memory.work_s is None else memory.work_s
     words.append(f"for {human_seconds(evidence.at.monotonic_s - since)}")
+    left = _seconds_left(operation, memory, evidence.at.monotonic_s)
+    if left is not None:
+        words[-1] += f", about {human_seconds(left)} to go"
     if operation.at_most_seconds is not None:
         words.append(f"of at most {human_seconds(operation.at_most_seconds)}")
     return " ".join(words)

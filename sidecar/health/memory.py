@@ -48,6 +48,7 @@ class JudgeMemory:
     excused_s: float | None = None  # last with excused work
     work: str | None = None  # the operation last seen in flight
     work_s: float | None = None  # seen first
+    work_bytes: int | None = None  # done when it was seen first
     work_moved_s: float | None = None  # its own words last moved
     dead_s: float | None = None  # first judged with its main process ended
     shed: bool = False  # was ready, gave it up, and has not answered often enough since

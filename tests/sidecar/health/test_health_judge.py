@@ -541,3 +541,19 @@ def test_a_stopped_process_is_hung_whatever_moves() -> None:
     )
     assert failed is not None
     assert failed == pytest.approx(kubelet_fails_at(30.0), abs=RULES.period_seconds)
+
+
+def test_a_load_says_how_far_it_is_and_when_it_will_be_done() -> None:
+    """The reasons give bytes, share and the time to go at the pace since the load was first seen."""
+    world: World = lambda now: Now(  # noqa: E731
+        latency=None, operation=make.load("torch.load", 1000 << 20, done=int(now * 10) << 20)
+    )
+    last = at_the_end(world, 25.0)
+    assert any("250.0 MiB of 1000.0 MiB (25.0 %) for 25.0 s, about 75.0 s to go" in one for one in last.reasons), last.reasons
+
+
+@pytest.mark.parametrize("done", [None, 0])
+def test_a_load_without_a_pace_has_no_time_to_go(done: int | None) -> None:
+    """What has not moved, or is not counted, gives no estimate."""
+    last = at_the_end(lambda _: Now(latency=None, operation=make.load("torch.load", 1 << 30, done=done)), 25.0)
+    assert not any("to go" in one for one in last.reasons)
