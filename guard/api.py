@@ -261,7 +261,6 @@ def admit() -> Admission:
 def cuda_memory(
     *,
     fraction: float | None = None,
-    reject_early: bool = False,
     reserve_bytes: int | None = None,
     device: int | None = None,
 ) -> CudaMemory:
@@ -271,19 +270,18 @@ def cuda_memory(
 
     Args:
         fraction: of the card that torch's allocator may take, 0 to 1. The rest is for cuBLAS, cuDNN and NCCL.
-        reject_early: refuse what would pass the fraction before the driver is asked (see `guard.cuda.limits`).
         reserve_bytes: taken now, used by torch only when everything else is full.
         device: the GPU; the current one by default.
 
     Returns:
         What is in force now, and in `refused` why something is not. It never raises.
     """
-    from guard.cuda.limits import CudaMemory, Wish, limits
+    from guard.cuda.limits import CudaMemory, limits
 
     if _current is None:
         return CudaMemory(device=device, refused=("the guard is not installed",))
     with fence("cuda_memory"):
-        return limits.set(Wish(fraction=fraction, reject_early=reject_early, reserve_bytes=reserve_bytes), device)
+        return limits.set(fraction, reserve_bytes, device)
     return CudaMemory(device=device, refused=("it failed: see guard.status().troubles",))
 
 

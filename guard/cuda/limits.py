@@ -3,11 +3,12 @@
     * `fraction`: torch's allocator takes at most this part of the card. What cuBLAS, cuDNN and NCCL allocate by
       themselves then finds room, and a failure is torch's own exception instead of theirs. It counts torch's memory
       alone, not the CUDA context.
-    * `reject_early` (torch 2.12 and newer): refuse what would pass the fraction before the driver is asked. torch does
-      not empty its cache first (seen in 2.14.1), so a request may be refused that would have fitted after that, and no
-      observer is called: such a failure is known by its exception alone.
     * `reserve_bytes` (torch 2.8 and newer): a pool that torch uses only when everything else is full. The request that
       would have failed is served from it, so there is time to shed load; `reserve_used_bytes` says that it is in use.
+
+Rejected: torch's `throw_on_cudamalloc_oom` (2.12 and newer). A fraction that was set by call, or from the environment
+before CUDA came up, is checked first and makes it idle; with one set later it refuses requests although emptying the
+cache would have made room, and calls no observer (all seen in 2.14.1). Its rejections are known by their exception.
 
 Nothing is set without a call, nothing is set that this torch does not have, and `refused` says what and why.
 """
@@ -30,43 +31,29 @@ class CudaMemory:
 
     device: int | None
     fraction: float | None = None
-    reject_early: bool = False
     reserve_bytes: int | None = None
     refused: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What is asked for; None and False ask for nothing."""
-
-    fraction: float | None = None
-    reject_early: bool = False
-    reserve_bytes: int | None = None
 
 
 class Limits:
     """What was set in this process, and how to take it back."""
 
-    __slots__ = ("_fractions", "_pools", "_settings")
+    __slots__ = ("_fractions", "_pools")
 
     def __init__(self) -> None:
         self._fractions: dict[int, float] = {}  # before us
-        self._settings: str | None = None  # before us
         self._pools: dict[int, tuple[Any, int]] = {}
 
-    def set(self, wish: Wish, device: int | None) -> CudaMemory:
+    def set(self, fraction: float | None, reserve_bytes: int | None, device: int | None) -> CudaMemory:
         """Set what is asked for on a device, the current one by default. CUDA must be up."""
         torch: Any = sys.modules.get("torch")
         if torch is None or not torch.cuda.is_initialized():
             return CudaMemory(device=device, refused=("CUDA is not up: call this after torch.cuda.set_device",))
         index: int = torch.cuda.current_device() if device is None else device
         refused: list[str] = []
-        fraction = self._limit(torch, index, wish.fraction, refused)
-        early = wish.reject_early and self._reject_early(torch, refused)
-        reserve = self._reserve(torch, index, wish.reserve_bytes, refused)
-        return CudaMemory(
-            device=index, fraction=fraction, reject_early=early, reserve_bytes=reserve, refused=tuple(refused)
-        )
+        limited = self._limit(torch, index, fraction, refused)
+        reserve = self._reserve(torch, index, reserve_bytes, refused)
+        return CudaMemory(device=index, fraction=limited, reserve_bytes=reserve, refused=tuple(refused))
 
     def _limit(self, torch: Any, device: int, fraction: float | None, refused: list[str]) -> float | None:  # noqa: ANN401 - torch is not imported for types
         if fraction is None:
@@ -80,24 +67,6 @@ class Limits:
             return None
         self._fractions.setdefault(device, before)
         return float(fraction)
-
-    def _reject_early(self, torch: Any, refused: list[str]) -> bool:  # noqa: ANN401 - see above
-        get = getattr(torch._C, "_accelerator_getAllocatorSettings", None)  # noqa: SLF001 - torch has no public name for it
-        put = getattr(torch._C, "_accelerator_setAllocatorSettings", None)  # noqa: SLF001 - same
-        if get is None or put is None:
-            refused.append("reject_early: this torch does not have it")
-            return False
-        before = str(get())
-        try:
-            # The whole text again: what it leaves out goes back to its default (seen in 2.14.1).
-            put(",".join(part for part in (before, "throw_on_cudamalloc_oom:True") if part))
-        except (RuntimeError, ValueError) as error:
-            put(before)  # a text that was not understood stays as the present one
-            refused.append(f"reject_early: {error}"[:200])
-            return False
-        if self._settings is None:
-            self._settings = before
-        return True
 
     def _reserve(self, torch: Any, device: int, size: int | None, refused: list[str]) -> int | None:  # noqa: ANN401 - see above
         if device in self._pools:
@@ -136,12 +105,6 @@ class Limits:
             device, before = self._fractions.popitem()
             with fence("cuda fraction"):
                 torch.cuda.set_per_process_memory_fraction(before, device)
-        if self._settings is not None:
-            with fence("cuda settings"):
-                before_us, self._settings = self._settings, None
-                torch._C._accelerator_setAllocatorSettings(  # noqa: SLF001 - see above
-                    ",".join(part for part in (before_us, "throw_on_cudamalloc_oom:False") if part)
-                )
         if self._pools and tuple(int(part) for part in torch.__version__.split(".")[:2]) >= _POOLS_END_WELL:
             self._pools.clear()
 
