@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from guard.hooks.load_call import argument, begin_call
-from guard.hooks.loads_in_flight import Work, begin, enclosing
+from guard.hooks.loads_in_flight import Work, begin, completed, enclosing
 from guard.hooks.patching import Finishable, Patches, marked
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def install(keeper: Keeper, module: ModuleType) -> Callable[[], None]:
     def begin_load(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Finishable | None:
         source = argument(args, kwargs, 1, first)
         if not isinstance(source, bytes):
-            return begin_call(keeper, label, source)
+            return begin_call(keeper, source, Work(label=label))
         if enclosing(keeper) is not None:
             return None
         return begin(keeper, Work(label=f"{label}(bytes)", expected=len(source)))
@@ -47,5 +47,5 @@ def install(keeper: Keeper, module: ModuleType) -> Callable[[], None]:
     for name in names:
         owner = getattr(module, name, None)
         if owner is not None:
-            patches.set(owner, "__init__", marked(keeper, owner.__init__, label, begin_load))
+            patches.set(owner, "__init__", marked(keeper, owner.__init__, label, begin_load, completed))
     return patches.undo

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from guard.hooks.load_call import begin_call, local_folder, wrap_classmethod
+from guard.hooks.loads_in_flight import Work
 from guard.hooks.patching import Finishable, Patches
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def install(keeper: Keeper, module: ModuleType) -> Callable[[], None]:
         part = kwargs.get("subfolder")
         if isinstance(folder, (str, os.PathLike)) and isinstance(part, str):
             folder = os.path.join(folder, part)  # noqa: PTH118 - no path object is made of a host's name
-        return begin_call(keeper, _LABEL, folder, bar=False)
+        return begin_call(keeper, folder, Work(label=_LABEL, copies=True, bar=False))
 
     patches = Patches()
     wrap_classmethod(keeper, patches, getattr(module, _CLASSES[module.__name__]), "from_pretrained", begin_load)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from guard.hooks.load_call import argument, begin_call
+from guard.hooks.loads_in_flight import Work, completed
 from guard.hooks.patching import Finishable, Patches, marked
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ def install(keeper: Keeper, module: ModuleType) -> Callable[[], None]:
     name, first, label, also = _CALLS[module.__name__]
 
     def begin_load(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Finishable | None:
-        return begin_call(keeper, label, argument(args, kwargs, 0, first))
+        return begin_call(keeper, argument(args, kwargs, 0, first), Work(label=label))
 
     patches = Patches()
-    patches.set(module, name, marked(keeper, getattr(module, name), label, begin_load), also=also)
+    patches.set(module, name, marked(keeper, getattr(module, name), label, begin_load, completed), also=also)
     return patches.undo

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from guard.hooks.load_call import argument, begin_call
+from guard.hooks.loads_in_flight import Work, completed
 from guard.hooks.patching import Finishable, Patches, marked
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ def install(keeper: Keeper, module: ModuleType) -> Callable[[], None]:
     """Wrap the function of `torch.jit._serialization`."""
 
     def begin_load(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Finishable | None:
-        return begin_call(keeper, _LABEL, argument(args, kwargs, 0, "f"))
+        return begin_call(keeper, argument(args, kwargs, 0, "f"), Work(label=_LABEL))
 
     patches = Patches()
-    patches.set(module, "load", marked(keeper, module.load, _LABEL, begin_load), also=("torch.jit",))
+    patches.set(module, "load", marked(keeper, module.load, _LABEL, begin_load, completed), also=("torch.jit",))
     return patches.undo

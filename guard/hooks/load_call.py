@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from guard.hooks.loads_in_flight import Load, Part, Work, absolute, begin, enclosing
+from guard.hooks.loads_in_flight import Load, Part, Work, absolute, begin, completed, enclosing
 from guard.hooks.patching import Finishable, Patches, marked
 
 if TYPE_CHECKING:
@@ -20,38 +21,27 @@ if TYPE_CHECKING:
 
 
 def begin_call(
-    keeper: Keeper,
-    label: str,
-    source: object,
-    *,
-    bar: bool = True,
-    surely: Callable[[Footprint], int | None] | None = None,
+    keeper: Keeper, source: object, work: Work, surely: Callable[[Footprint], int | None] | None = None
 ) -> Load | Part | None:
     """Open the mark of a call on a file or folder, or tell the load that it belongs to.
 
     Args:
         keeper: the guard's state.
-        label: what does it.
         source: a path, or anything else: then there is no file to tell.
-        bar: whether people may see a progress bar.
+        work: what is marked; path and sizes are filled in.
         surely: host memory that the call takes in any case, where the cost of its label is not all.
     """
     path = absolute(source)
     outer = enclosing(keeper, path)
     if outer is not None:
-        outer.turn(label, 0, path)
+        if path != outer.path:
+            outer.turn(work.label, 0, path)
         return Part(outer)
     found = _footprint(path)
-    return begin(
-        keeper,
-        Work(
-            label=label,
-            path=path,
-            expected=None if found is None else found.tensor_bytes,
-            surely=None if found is None or surely is None else surely(found),
-            bar=bar,
-        ),
-    )
+    if found is None:
+        return begin(keeper, replace(work, path=path))
+    need = None if surely is None else surely(found)
+    return begin(keeper, replace(work, path=path, expected=found.tensor_bytes, surely=need))
 
 
 def argument(args: Args, kwargs: Kwargs, position: int, name: str) -> Any:  # noqa: ANN401 - whatever the host gives
@@ -71,7 +61,7 @@ def local_folder(source: object, revision: object = None) -> object:
 def wrap_classmethod(keeper: Keeper, patches: Patches, owner: Any, name: str, begin_one: Begin) -> None:  # noqa: ANN401
     """Wrap a class method; `begin_one` gets the class as its first argument."""
     original = vars(owner)[name]
-    patches.set(owner, name, classmethod(marked(keeper, original.__func__, name, begin_one)))
+    patches.set(owner, name, classmethod(marked(keeper, original.__func__, name, begin_one, completed)))
 
 
 def _footprint(path: str | None) -> Footprint | None:

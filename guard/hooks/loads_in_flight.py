@@ -29,12 +29,14 @@ _open: list[Load] = []
 class Load:
     """One mark that is owned, with what was done under it."""
 
-    __slots__ = ("_bar", "_before", "_done", "_lock", "_next", "_slot", "box", "path", "whole")
+    __slots__ = ("_bar", "_before", "_done", "_expected", "_lock", "_next", "_slot", "box", "copies", "path", "whole")
 
-    def __init__(self, box: BoxWriter | None, slot: OperationSlot, path: str | None, bar: Bar | None) -> None:
+    def __init__(self, box: BoxWriter | None, slot: OperationSlot, work: Work, bar: Bar | None) -> None:
         self.box = box
-        self.path = path
-        self.whole = True  # False: a block of the host's own code
+        self.path = work.path
+        self.copies = work.copies
+        self.whole = work.whole
+        self._expected = work.expected
         self._slot: OperationSlot | None = slot
         self._bar = bar
         self._lock = threading.Lock()
@@ -71,12 +73,18 @@ class Load:
         with self._lock:
             self._next += size
 
+    def complete(self) -> None:
+        """Count all of it as done: the call has returned."""
+        with self._lock:
+            if self._expected is not None:
+                self._next = max(0, self._expected - self._done)
+
     def covers(self, path: str) -> bool:
         """Whether a file is its own, or lies in its folder."""
         return self.path is not None and (path == self.path or path.startswith(self.path + "/"))
 
     def finish(self) -> None:
-        """End the mark. What was in flight last counts as done: a failed load ends with its exception anyway."""
+        """End the mark. What was in flight last counts as done."""
         self.turn(None)
         slot, self._slot = self._slot, None
         if self in _open:
@@ -110,6 +118,8 @@ class Work:
     path: str | None = None  # the file or folder, absolute
     expected: int | None = None  # bytes of the whole
     surely: int | None = None  # host memory that it takes in any case; None: what its label costs at least
+    copies: bool = False  # maps its files and then copies: bytes count when they are copied
+    whole: bool = True  # False: a block of the host's own code
     bar: bool = True  # whether people may see a progress bar; not where the library shows its own
 
 
@@ -125,7 +135,7 @@ def begin(keeper: Keeper, work: Work) -> Load | None:
     if slot is None:
         return None
     bar = bar_for(work.path or work.label, work.expected) if work.bar else None
-    load = Load(keeper.box, slot, work.path, bar)
+    load = Load(keeper.box, slot, work, bar)
     _local.load = load
     _open.append(load)
     return load
@@ -144,6 +154,12 @@ def enclosing(keeper: Keeper, path: str | None = None) -> Load | None:
         if other.whole and other.box is keeper.box and other.covers(path):
             return other
     return None
+
+
+def completed(mark: object, _result: object) -> None:
+    """Count a load as done whose call has returned; for `marked`."""
+    if isinstance(mark, Load):
+        mark.complete()
 
 
 def absolute(path: object) -> str | None:

@@ -36,7 +36,8 @@ def install(keeper: Keeper, module: ModuleType) -> Callable[[], None]:
         if load is not None:
             item, size = _own(args[0], args[1], args[2])
             if item is not None:
-                load.turn(item, size if load.path is None else 0)  # a file's bytes are counted where they are read
+                counts = load.copies or load.path is None  # else a file's bytes are counted where they are read
+                load.turn(item, size if counts else 0)
         return None
 
     patches = Patches()

@@ -115,7 +115,7 @@ class _Watch:
 
     def got_all(self, call: _Call, _result: object) -> None:
         load, shard = call.opened.load, call.opened.shard
-        if load is not None and shard is not None:
+        if load is not None and shard is not None and not load.copies:
             load.expect(shard.total_bytes or 0)
 
     def ask_slice(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Finishable | None:
@@ -157,9 +157,9 @@ class _Watch:
         outer = enclosing(self._keeper, opened.path)
         opened.owned = outer is None
         if outer is None:
-            outer = begin(self._keeper, Work(label=_LABEL, path=opened.path, expected=opened.shard.total_bytes))
-            if outer is not None:
-                outer.whole = False
+            outer = begin(
+                self._keeper, Work(label=_LABEL, path=opened.path, expected=opened.shard.total_bytes, whole=False)
+            )
         opened.load = outer
         return outer
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from guard.hooks.loads_in_flight import Part, Work, absolute, begin, enclosing
+from guard.hooks.loads_in_flight import Part, Work, absolute, begin, completed, enclosing
 from guard.hooks.patching import Finishable, Patches, marked
 from guard.hooks.safetensors_header import read_shard
 
@@ -37,7 +37,7 @@ def install(keeper: Keeper, module: ModuleType) -> Callable[[], None]:
             reads = kwargs.get("backend") == "pread" and str(kwargs.get("device", "cpu")) == "cpu"
             name = f"{label}(backend='pread')" if reads and label.endswith("load_file") else label
             expected = None if path is None else read_shard(path).total_bytes
-            return begin(keeper, Work(label=name, path=path, expected=expected))
+            return begin(keeper, Work(label=name, path=path, expected=expected, copies=label.endswith("load_model")))
 
         return begin_file
 
@@ -55,5 +55,7 @@ def install(keeper: Keeper, module: ModuleType) -> Callable[[], None]:
         ("load_model", file_at(1, "safetensors.torch.load_model")),
         ("load", begin_bytes),
     ):
-        patches.set(module, name, marked(keeper, getattr(module, name), f"safetensors.torch.{name}", begin_one))
+        patches.set(
+            module, name, marked(keeper, getattr(module, name), f"safetensors.torch.{name}", begin_one, completed)
+        )
     return patches.undo

@@ -11,7 +11,7 @@ import io
 import sys
 from typing import TYPE_CHECKING, Any
 
-from guard.hooks.loads_in_flight import Load, Part, Work, absolute, begin, enclosing
+from guard.hooks.loads_in_flight import Load, Part, Work, absolute, begin, completed, enclosing
 from guard.hooks.patching import Finishable, Patches, marked
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def install(keeper: Keeper, module: ModuleType) -> Callable[[], None]:
         return None
 
     patches = Patches()
-    patches.set(module, "load", marked(keeper, module.load, _LABEL, begin_load), also=("torch",))
+    patches.set(module, "load", marked(keeper, module.load, _LABEL, begin_load, completed), also=("torch",))
     reader = sys.modules["torch._C"].PyTorchFileReader
     patches.set(
         reader, "get_storage_from_record", marked(keeper, reader.get_storage_from_record, _LABEL, begin_storage)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from guard.hooks.load_call import begin_call, local_folder, wrap_classmethod
-from guard.hooks.loads_in_flight import enclosing
+from guard.hooks.loads_in_flight import Work, enclosing
 from guard.hooks.patching import Finishable, Patches, marked
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def install(keeper: Keeper, module: ModuleType) -> Callable[[], None]:
 
     def begin_load(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Finishable | None:
         folder = local_folder(args[1] if len(args) > 1 else None, kwargs.get("revision"))
-        return begin_call(keeper, _LABEL, folder, bar=False, surely=lambda found: _converted(found, kwargs))
+        return begin_call(keeper, folder, Work(label=_LABEL, bar=False), lambda found: _converted(found, kwargs))
 
     def begin_warmup(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Finishable | None:  # noqa: ARG001 - one shape
         load = enclosing(keeper)
