@@ -12,7 +12,7 @@ APT_LAB := qemu-system-x86 busybox-static kmod cpio zstd xz-utils \
 	podman crun runc containerd conmon netavark catatonit uidmap containernetworking-plugins debootstrap iptables \
 	prometheus
 
-.PHONY: help demo test test-gpu lint types unit lab bench wheel clean apt apt-lab
+.PHONY: help demo test test-gpu lint types unit lab bench bench-health wheel clean apt apt-lab
 
 help: ## say what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -85,6 +85,9 @@ $(GPU_VENV)/ready: .ci/constraints.txt
 
 bench: $(VENV)/ready ## measure; writes build/bench/*.json
 	@$(PY) -m bench.sidecar
+
+bench-health: $(VENV)/ready ## three judges on well and hung servers; writes build/bench/health.json and .svg (needs root)
+	@$(PY) -m bench.health
 
 wheel: $(VENV)/ready ## build the wheel into dist/
 	@$(PY) -m build --wheel

@@ -58,7 +58,7 @@ def main() -> int:
 def play_all(chosen: list[Scenario], folder: Path) -> Iterator[Line]:
     """Play on one stage, and show each line."""
     folder.mkdir(parents=True, exist_ok=True)
-    files = _files(folder)
+    files = make_files(folder)
     sys.stdout.write(f"{'scenario':52} {'well':5} {'judge':5} {'failed after':>12} {'bound':>6}\n")
     with Stage(folder) as stage:
         for scenario in chosen:
@@ -81,7 +81,7 @@ def _show(line: Line) -> None:
     sys.stdout.flush()
 
 
-def _files(folder: Path) -> Mapping[str, Path]:
+def make_files(folder: Path) -> Mapping[str, Path]:
     """Make the files once: raw weights, and the same tensors as safetensors and as torch writes them."""
     files = {name: folder / f"weights.{name}" for name in ("big", "safetensors", "torch")}
     if not files["big"].exists():

@@ -56,6 +56,7 @@ def gather(history: History) -> HealthEvidence:
         pressure_because=() if isinstance(squeeze, Unknown) else squeeze.value.because,
         kernel_progress=_kernel_progress(history),
         loop_progress=loop_progress,
+        loop_moved=_loop_moved(history),
         loop_declared=declared,
         operation=None if operation is None else operation.operation,
         operation_progress=_operation_progress(history, operation),
@@ -151,6 +152,15 @@ def _loop_progress(history: History) -> tuple[Reading[Progress], bool]:
     if not history.covers(LOOP_WINDOW_SECONDS):
         return Unknown(Why.NOT_SAMPLED, "beat named loop", None, "not watched for long enough"), declared
     return Known(Progress.STILL), declared
+
+
+def _loop_moved(history: History) -> bool:
+    before, now = history.points[-2:][0], history.points[-1]
+    for process in now.processes:
+        then = before.process(process.session)
+        if then is not None and any(beats > then.beats.get(name, 0) for name, beats in process.beats.items()):
+            return True
+    return False
 
 
 def _is_loop(name: str) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from guard.model import Known, Unknown, Why
 from sidecar.health.table import Standing
-from sidecar.health.values import HealthEvidence, Progress, Rules
+from sidecar.health.values import HealthEvidence, Rules
 from sidecar.sample import ProbeOutcome, ProbeResult
 
 
@@ -70,7 +70,7 @@ def count(memory: JudgeMemory, evidence: HealthEvidence, rules: Rules, *, excuse
     now = evidence.at.monotonic_s
     if excused:
         memory = replace(memory, excused_s=now, failures=0, failed_s=None)
-    if evidence.loop_progress == Known(Progress.MOVING):
+    if evidence.loop_moved:
         memory = replace(memory, loop_s=now)
     if isinstance(evidence.probe, Unknown) or evidence.probe.value.started.monotonic_s == memory.probe_s:
         return memory

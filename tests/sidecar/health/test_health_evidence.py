@@ -214,3 +214,11 @@ def test_an_event_loop_that_has_ended_says_nothing() -> None:
     """A loop that ran for the start alone is not missed."""
     found = watched(lambda _: make.Work(beats={"asyncio.begun": 1, "asyncio": 1, "asyncio.ended": 1}))
     assert isinstance(found.loop_progress, Unknown)
+
+
+def test_a_token_is_told_at_the_tick_it_came() -> None:
+    """The window still knows of an old token, but patience runs from the tick at which the last one came."""
+    found = watched(lambda now: make.Work(beats={"loop": int(min(now, 8) * 10)}))
+    assert found.loop_progress == MOVING
+    assert not found.loop_moved
+    assert watched(lambda now: make.Work(beats={"loop": int(now * 10)})).loop_moved

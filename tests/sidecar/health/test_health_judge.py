@@ -85,6 +85,7 @@ def evidence(now: float, is_now: Now, last: ProbeResult | None = None, started: 
         operation_progress=is_now.operation_progress,
         session=is_now.session,
         removed=is_now.removed,
+        loop_moved=is_now.loop == Known(Progress.MOVING),
         loop_declared=is_now.declared,
         engines=is_now.engines,
         stopped=is_now.stopped,
@@ -549,7 +550,9 @@ def test_a_load_says_how_far_it_is_and_when_it_will_be_done() -> None:
         latency=None, operation=make.load("torch.load", 1000 << 20, done=int(now * 10) << 20)
     )
     last = at_the_end(world, 25.0)
-    assert any("250.0 MiB of 1000.0 MiB (25.0 %) for 25.0 s, about 75.0 s to go" in one for one in last.reasons), last.reasons
+    assert any("250.0 MiB of 1000.0 MiB (25.0 %) for 25.0 s, about 75.0 s to go" in one for one in last.reasons), (
+        last.reasons
+    )
 
 
 @pytest.mark.parametrize("done", [None, 0])

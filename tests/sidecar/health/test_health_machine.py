@@ -159,6 +159,7 @@ class Judging(RuleBasedStateMachine):
             pressure_because=(),
             kernel_progress=world.kernel,
             loop_progress=world.loop,
+            loop_moved=world.loop == Known(Progress.MOVING),
             operation=world.operation,
             session="s1",
         )
