@@ -18,6 +18,7 @@ from collections import deque
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from guard.adapters import torchelastic
 from guard.failure import json_line, termination_text
 from guard.fence import fence
 from guard.lastwords import write_stderr, write_termination_log
@@ -106,6 +107,9 @@ class Teller:
         if failure.fatal:
             with fence("termination-log"):
                 write_termination_log(termination_text(failure, line))
+            if os.environ.get(torchelastic.VARIABLE):
+                with fence("torchelastic"):
+                    torchelastic.write_error_file(failure, os.environ[torchelastic.VARIABLE])
 
     def _may_say(self, now_s: float) -> bool:
         lines = self._lines
