@@ -7,10 +7,12 @@ import hashlib
 import select
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from guard.model import Known, LifeId, Reading, Unknown, Why
-from sidecar import ends
+from sidecar import ends, unseen
 from sidecar.board import Incident
+from sidecar.collect.model import ModelReader
 from sidecar.collect.processes import ProcessReader
 from sidecar.hub import Hub
 from sidecar.journal import Scalar
@@ -18,8 +20,10 @@ from sidecar.livez import Failing
 from sidecar.sample import Instant, LevelId, Sample
 from sidecar.sight.seen import SeenProcess
 from sidecar.verdict.classify import classify
-from sidecar.verdict.values import EndEvidence, WaitStatus
+from sidecar.verdict.values import EndClass, EndEvidence, WaitStatus
 from sidecar.watch import Watch
+
+_BY_KERNEL: Final = (EndClass.CGROUP_OOM, EndClass.GLOBAL_OOM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,8 @@ class Endings:
     def _begin(self, watch: Watch, process: ProcessReader | None, latch: ends.Latch) -> None:
         watch.quiet.explained(latch.ended)
         if latch.main:
-            watch.died = latch.ended
+            watch.died, watch.answered_failing = latch.ended, None
+            watch.unseen.forget()
             self._hub.livez.forget(watch.name)
         others = () if watch.reader is None else tuple(one for one in watch.reader.processes if one is not process)
         end = _End(watch, process, latch, None if watch.history is None else watch.history.latest, others)
@@ -91,6 +96,42 @@ class Endings:
         self._tasks.add(task)
         self.refresh()
         task.add_done_callback(self._done)
+
+    def tell_unseen(self, watch: Watch, sample: Sample) -> None:
+        """Make the incident of OOM kills in the model's cgroup that no process in sight has suffered, once due."""
+        reader = watch.reader
+        if not watch.unseen.waiting or reader is None or reader.main is None:
+            return
+        self.notice()
+        if self._tasks or not reader.main.alive:  # an end that is being looked into may account for them
+            return
+        step = watch.unseen.due(sample.at, dying=any(unseen.is_dying(process) for process in sample.processes))
+        if step is None:
+            return
+        incident = self.publish(watch.name, self._unseen_evidence(watch, reader, step), sample)
+        if incident is not None:
+            watch.file(incident)
+            self._say(watch, incident.life, "child_ended", incident.verdict.summary, _fields(incident))
+        watch.quiet.begin_anew(sample.levels, sample.node)
+
+    def _unseen_evidence(self, watch: Watch, reader: ModelReader, step: unseen.Step) -> EndEvidence:
+        hub, after = self._hub, reader.read_levels(full=True)
+        stranger = Unknown(Why.HIDDEN, "process", detail="it was not handed over")
+        return EndEvidence(
+            life=unseen.life_of(hub.boot_id, after[0]),
+            main=False,
+            seen=False,
+            ended=step.at,
+            wait_status=stranger,
+            levels=ends.pair(step.before, after),
+            hidden_ancestors=reader.seen.hidden_ancestors,
+            node_oom_kill_delta=ends.oom_kill_delta(watch.quiet.node, hub.node.oom_kills()),
+            node_available_ratio=ends.available_ratio(watch.quiet.node),
+            kmsg=hub.kmsg.since(step.at.monotonic_s - ends.KMSG_SECONDS),
+            box=stranger,
+            liveness_failures_answered=0,
+            others_alive=reader.living,
+        )
 
     async def drain(self) -> None:
         """Wait until every end that was noticed is published."""
@@ -136,6 +177,7 @@ class Endings:
         hub, reader, now = self._hub, watch.reader, self._hub.clock.now()
         assert reader is not None, "an end is noticed only while its model is seen"
         after = reader.read_levels(full=True)
+        watch.unseen.tick(now, after)
         box = Unknown(Why.HIDDEN, "black box") if process is None else process.read_box()
         kills = hub.node.oom_kills()
         main = reader.main
@@ -180,6 +222,8 @@ class Endings:
             self._say(watch, life, "child_ended", f"process {life.pid} ended after its model's main process", {})
         elif (incident := self.publish(watch.name, evidence, end.last_sample)) is not None:
             watch.file(incident)
+            if incident.verdict.end_class in _BY_KERNEL:
+                watch.unseen.account()
             watch.note_crash(ends.crash_of_engine(evidence, incident.verdict))
             kind = "model_ended" if evidence.main else "child_ended"
             self._say(watch, life, kind, incident.verdict.summary, _fields(incident))

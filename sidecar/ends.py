@@ -56,6 +56,10 @@ class Quiet:
         self._kills = kills
         if self._held_until_s is not None and at.monotonic_s < self._held_until_s:
             return
+        self.begin_anew(levels, node)
+
+    def begin_anew(self, levels: tuple[LevelSample, ...], node: NodeSample) -> None:
+        """Take this for the state before: whatever moved until now is told, and explains nothing any more."""
         self._held_until_s = None
         self.levels, self.node = levels, node
 

@@ -148,6 +148,8 @@ class Ticker:
         self._say_findings(watch, sample.at, (*close, *others))
         watch.close_answers, watch.other_answers = close, others
         watch.quiet.tick(sample.at, sample.levels, sample.node)
+        watch.unseen.tick(sample.at, sample.levels)
+        self._endings.tell_unseen(watch, sample)
         self._hub.recorder.put_sample(sample, watch.judgement)
         watch.pause_seconds = next_tick_seconds(history, close)
         return watch.pause_seconds

@@ -19,6 +19,7 @@ from sidecar.livez import Failing
 from sidecar.pressure import Told
 from sidecar.sample import Instant, SightKind
 from sidecar.sight.seen import SeenModel, SeenProcess
+from sidecar.unseen import UnseenKills
 
 KEPT_INCIDENTS: Final = 20
 """A model, on the board. The record holds more."""
@@ -55,6 +56,7 @@ class Watch:
     probes: ProbeTally = field(default_factory=ProbeTally)
     warnings: dict[str, int] = field(default_factory=dict)
     quiet: Quiet = field(default_factory=Quiet)
+    unseen: UnseenKills = field(default_factory=UnseenKills)
     died: Instant | None = None
     """When the main process ended; None while it lives, or is not seen."""
     probe_failing: bool = False
@@ -87,7 +89,7 @@ class Watch:
         """See the model another way from now on; what was seen before is closed."""
         self.look_away()
         self.reader, self.release = ModelReader(seen), release
-        self.quiet = Quiet()
+        self.quiet, self.unseen = Quiet(), UnseenKills()
 
     def look_away(self) -> None:
         """See nothing of it any more, and close what was seen."""

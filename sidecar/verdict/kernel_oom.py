@@ -47,6 +47,8 @@ def _fits(facts: Facts) -> bool:
 
 def _is_direct(facts: Facts) -> bool:
     """Tell whether this very process was the victim, as far as can be seen."""
+    if not facts.evidence.seen:
+        return True  # the kill itself is all that is known of it
     named = facts.report is not None and facts.evidence.life.pid in facts.report.pids
     unseen = facts.signal is None and facts.exit_code is None
     return facts.signal == signal.SIGKILL or (unseen and (named or facts.evidence.others_alive == 0))

@@ -74,6 +74,7 @@ class EndEvidence:
     others_alive: int  # processes of the same model that still live
     liveness_failing: tuple[Instant, Instant] | None = None  # first and last of them; None: nobody asked, an estimate
     liveness_threshold: int = 3  # failures in a row after which a supervisor kills; Kubernetes' default
+    seen: bool = True  # false: counters alone tell of it, and which process of the model it was is not known
 
 
 @dataclass(frozen=True, slots=True)

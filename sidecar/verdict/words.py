@@ -15,6 +15,8 @@ def process_words(facts: Facts) -> str:
     """Name the process whose end it is."""
     if facts.evidence.main:
         return "the model"
+    if not facts.evidence.seen:
+        return "a process of the model that was not handed over"
     return f"a child process (pid {facts.evidence.life.pid})"
 
 
@@ -91,6 +93,8 @@ def missing(facts: Facts) -> tuple[str, ...]:
         ("available memory of the node", evidence.node_available_ratio),
     )
     said = [f"{name}: {value}" for name, value in named if isinstance(value, Unknown)]
+    if not evidence.seen and facts.report is None:
+        said.append("which process it was: the counters do not tell")
     if evidence.hidden_ancestors:
         said.append("levels above the visible ones are hidden: a limit there cannot be seen")
     return tuple(said)

@@ -107,6 +107,22 @@ def case_killed_worker_of_a_living_parent(stage: Stage) -> None:
         assert [one["main"] for one in stage.incidents(model)] == [False]
 
 
+def case_killed_worker_that_nobody_handed_over(stage: Stage) -> None:
+    """A worker without the guard is killed and the model lives on: one incident, by the counters alone."""
+    with stage.model("stranger", f"child beats=0 rate=60 when={stage.cue('stranger')}") as model:
+        stage.give_cue(model)
+        incident = stage.incident(model, main=False)
+        assert incident["class"] == "cgroup_oom", incident
+        assert incident["level"] == model.group.path
+        assert "not handed over" in incident["summary"]
+        assert any("oom_kill rose from 0 to 1" in text for text in _supporting(incident)), incident
+        until(lambda: b"ended with -9" in model.log.read_bytes(), 10, "the model to notice")
+        assert model.runner.poll() is None
+        os.kill(model.main_pid(), signal.SIGKILL)
+        ended(stage, model, "external_kill")
+        assert [one["main"] for one in stage.incidents(model)] == [True, False]
+
+
 def ended(stage: Stage, model: Model, end_class: str, confidence: str | None = None) -> Document:
     """Return the incident of the model's end after checking what all must have."""
     incident = stage.incident(model)

@@ -396,6 +396,21 @@ def test_failures_that_nobody_asked_for_are_a_guess() -> None:
     assert (unseen.end_class, unseen.confidence) == (EndClass.HEALTH_CHECK, Confidence.LOW)
 
 
+def test_a_stranger_that_only_the_counters_knew() -> None:
+    """A kill of a process that nobody handed over is sure; who it was is missing, unless the kernel log says."""
+    so = {"main": False, "seen": False, "levels": OWN_OOM, "node_oom_kill_delta": Known(1), "others_alive": 2}
+    found = verdict(**so)
+    assert (found.end_class, found.confidence) == (EndClass.CGROUP_OOM, Confidence.HIGH)
+    assert found.level == OWN_OOM[0].after.name
+    assert "not handed over" in found.summary
+    assert "lives on (2 processes)" in found.summary
+    assert any("which process" in text for text in found.missing)
+    name = OWN_OOM[0].after.name
+    logged = verdict(**so, kmsg=report(name, name, pid=777))
+    assert not any("which process" in text for text in logged.missing)
+    assert logged.fields["victim_pids"] == "777"
+
+
 def test_too_few_failures_are_no_health_check() -> None:
     """Two failures of three have nobody killed."""
     found = verdict(wait_status=ended(by=signal.SIGTERM), liveness_failures_answered=2)
