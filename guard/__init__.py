@@ -14,11 +14,14 @@ from guard.api import (
     report,
     status,
 )
+from guard.fit.front import preflight
+from guard.refusal import WouldNotFit
 from guard.tags import tag
 
 __all__ = [
     "Handle",
     "UnderPressureError",
+    "WouldNotFit",
     "admit",
     "beat",
     "busy",
@@ -26,6 +29,7 @@ __all__ = [
     "install",
     "loading",
     "on_pressure",
+    "preflight",
     "relieve",
     "report",
     "status",

@@ -1,41 +1,17 @@
 """What loads in flight will still add in anonymous memory, and whether that fits.
 
-A load costs its file size times a factor of its path, in memory that reclaim cannot take (measured with torch 2.13 and
-safetensors 0.8 on the CPU; mapped pages cost nothing, as reclaim takes them). Each path has two factors: what it costs
-at least, to claim that a load cannot fit, and at most, to accept growth as explained. A path that is not in the table
-claims nothing and explains one time its size.
+A load costs its file size times a factor of its path, in memory that reclaim cannot take: `guard.box.load_costs` holds
+what each costs at least, to claim that a load cannot fit, and at most, to accept growth as explained.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final
 
+from guard.box.load_costs import COSTS, OTHER, Cost
 from guard.model import Known, OperationKind, Unlimited
 from sidecar.history import Begun, LevelPoint, Point
 
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """Anonymous memory as a multiple of the bytes expected."""
-
-    at_least: float
-    at_most: float
-
-
-COSTS: Final[Mapping[str, Cost]] = MappingProxyType(
-    {
-        "torch.load": Cost(1.0, 1.0),
-        "torch.load(mmap=True)": Cost(0.0, 1.0),  # copies on write
-        "torch.jit.load": Cost(1.0, 1.0),
-        "safetensors.torch.load": Cost(1.0, 2.0),  # the caller's bytes are there already, or are not
-        "safetensors.torch.load_file": Cost(0.0, 0.0),
-        "safetensors.safe_open": Cost(0.0, 1.0),  # mapped; a clone of each tensor costs its size
-    }
-)
-_OTHER: Final = Cost(0.0, 1.0)
 _TOLERANCE_RATIO: Final = 0.05  # allocator rounding, Python objects, the tensors' metadata
 _TOLERANCE_BYTES: Final = 16 << 20
 
@@ -67,7 +43,7 @@ def _cost(begun: Begun) -> tuple[Cost, int]:
     """Give the cost of the path and the bytes expected, 0 where it is no load or does not say how many."""
     operation = begun.operation
     expected = operation.bytes_expected if operation.kind is OperationKind.LOAD else None
-    return COSTS.get(operation.label, _OTHER), expected or 0
+    return COSTS.get(operation.label, OTHER), expected or 0
 
 
 def _remaining(begun: Begun, level: LevelPoint, need: float) -> int | None:
