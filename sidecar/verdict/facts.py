@@ -19,8 +19,10 @@ REPORT_AFTER_SECONDS: Final = 1.0
 FATAL_BEFORE_SECONDS: Final = 60.0
 """From an uncaught failure to the end of a server that shuts down in an orderly way."""
 
-_FAILURE_CLASS: Final = {  # guard/failure.py names the kinds
+_FAILURE_CLASS: Final = {  # guard/recognise.py names the kinds
     "cuda_out_of_memory": EndClass.GPU_ALLOCATION_FAILURE,
+    "device_out_of_memory": EndClass.GPU_ALLOCATION_FAILURE,
+    "pinned_memory": EndClass.HOST_ALLOCATION_FAILURE,
     "memory_error": EndClass.HOST_ALLOCATION_FAILURE,
     "cpu_allocator": EndClass.HOST_ALLOCATION_FAILURE,
     "mmap": EndClass.HOST_ALLOCATION_FAILURE,

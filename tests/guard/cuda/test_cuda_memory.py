@@ -47,7 +47,7 @@ print(json.dumps([early.refused, [said.device, said.fraction == part, said.reser
 
 
 def test_what_cannot_be_set_is_said(host: CudaHost) -> None:
-    """A fraction out of range and a reserve that does not fit are refused with the reason, and all by a guard that is off."""
+    """A fraction out of range and a reserve that does not fit are refused with the reason; uninstalled, all is."""
     code = """
 torch.zeros(1).cuda()
 free = torch.cuda.mem_get_info()[0]

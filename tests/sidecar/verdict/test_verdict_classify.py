@@ -435,6 +435,8 @@ def test_memory_comes_before_the_probe() -> None:
         ("cuda_out_of_memory", EndClass.GPU_ALLOCATION_FAILURE),
         ("memory_error", EndClass.HOST_ALLOCATION_FAILURE),
         ("cpu_allocator", EndClass.HOST_ALLOCATION_FAILURE),
+        ("pinned_memory", EndClass.HOST_ALLOCATION_FAILURE),
+        ("device_out_of_memory", EndClass.GPU_ALLOCATION_FAILURE),
         ("shared_memory", EndClass.SHM_EXHAUSTED),
     ],
 )

@@ -1,0 +1,91 @@
+"""Real failures of host memory, each in a process of its own under a real limit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.guard.hosts import Ended, only_box, run_host
+
+GIB = 1 << 30
+
+PRELUDE = "import guard; guard.install()\nimport resource\n"
+LIMIT = "resource.setrlimit(resource.RLIMIT_AS, ({0} << 30, {0} << 30))\n"
+FULL = (
+    "import ctypes, os\n"
+    "ctypes.CDLL(None).unshare(0x20000)\n"
+    "assert os.system('mount --make-rprivate / && mount -t tmpfs -o size=1m tmpfs /dev/shm') == 0\n"
+)
+TORCH = pytest.mark.torch
+LAB = pytest.mark.lab
+
+CASES = [
+    pytest.param(LIMIT.format(1) + "bytearray(5 << 30)", "memory_error", {"source": "python"}, id="python"),
+    pytest.param(
+        "import mmap\n" + LIMIT.format(1) + "mmap.mmap(-1, 5 << 30)", "memory_error", {"source": "system"}, id="system"
+    ),
+    pytest.param(
+        "import numpy\n" + LIMIT.format(4) + "numpy.zeros(10 << 30, dtype='u1')",
+        "memory_error",
+        {"source": "numpy", "requested_bytes": 10 * GIB},
+        id="numpy",
+    ),
+    pytest.param(
+        "import torch\n" + LIMIT.format(8) + "torch.empty(20 << 30, dtype=torch.uint8)",
+        "cpu_allocator",
+        {"source": "torch", "requested_bytes": 20 * GIB, "errno": 12},
+        id="torch",
+        marks=TORCH,
+    ),
+    pytest.param(
+        "import os, torch\nwith open('{folder}/w', 'wb') as file: file.truncate(20 << 30)\n"
+        + LIMIT.format(8)
+        + "torch.UntypedStorage.from_file('{folder}/w', shared=True, nbytes=20 << 30)",
+        "mmap",
+        {"source": "torch", "requested_bytes": 20 * GIB, "errno": 12, "file": "{folder}/w"},
+        id="mmap",
+        marks=TORCH,
+    ),
+    pytest.param(
+        FULL + "import torch\ntorch.zeros(8 << 20, dtype=torch.uint8).share_memory_()",
+        "shared_memory",
+        {"source": "torch", "errno": 28},
+        id="torch's shared memory",
+        marks=[TORCH, LAB],
+    ),
+    pytest.param(
+        FULL + "os.posix_fallocate(os.open('/dev/shm/x', os.O_RDWR | os.O_CREAT), 0, 8 << 20)",
+        "exception",
+        {},
+        id="a full file system that is not named",
+        marks=LAB,
+    ),
+]
+
+
+@pytest.mark.parametrize(("code", "kind", "fields"), CASES)
+def test_uncaught(code: str, kind: str, fields: dict[str, object], tmp_path: Path) -> None:
+    """Box, standard error and termination log say what failed, how much was asked for, and what to do."""
+    (tmp_path / "termination-log").touch()
+    folder = str(tmp_path)
+    ended = run_host(PRELUDE + code.replace("{folder}", folder), tmp_path)
+    assert ended.returncode == 1
+    expected = {
+        name: value.replace("{folder}", folder) if isinstance(value, str) else value for name, value in fields.items()
+    }
+    (failure,) = only_box(tmp_path).failures
+    assert (kind, True) == (failure.kind, failure.fatal)
+    assert expected.items() <= failure.fields.items()
+    (line,) = ended.lines
+    record = json.loads(line)
+    assert expected.items() <= record.items()
+    assert ("do" in record) is (kind != "exception")
+    assert (tmp_path / "termination-log").read_text().splitlines()[-1] == line
+    assert _last_exception(ended).startswith(failure.exception)
+
+
+def _last_exception(ended: Ended) -> str:
+    """The line with which the interpreter ends its traceback."""
+    return ended.own_err.strip().splitlines()[-1]
