@@ -83,7 +83,8 @@ class Boxes:
         if session in in_sight:
             self._unmoved.pop(session, None)
             return False
-        if state.life.boot_id != self._hub.boot_id or state.exit_mark is not None:
+        other_boot = bool(self._hub.boot_id) and state.life.boot_id != self._hub.boot_id
+        if other_boot or state.exit_mark is not None:
             return True
         return not box.held if box.held is not None else self._is_silent(state)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import resource
 from collections.abc import Iterator
 from typing import Final
 
@@ -48,6 +49,16 @@ def give_back() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
+
+
+def open_many_files() -> None:
+    """Raise the limit of open files as far as it may be: a client hands over some 40 to 70 descriptors.
+
+    Soft limits are 1024 for the sake of select(2), which cannot take more and which nothing here calls.
+    """
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def stay_in_memory() -> bool:

@@ -56,6 +56,7 @@ def run(settings: Settings) -> int:
     complaint = distribution.complaint(distribution.imported_packages())
     if complaint is not None:
         return _cannot_start(complaint)
+    footprint.open_many_files()
     log = JsonLog(clock=SystemClock(), level=settings.log_level.value)
     undo = capture_stdlib(log)
     try:

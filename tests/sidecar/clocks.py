@@ -12,11 +12,12 @@ class VirtualClock:
 
     def __init__(self) -> None:
         self.at_s = 1000.0
+        self.wall_offset_s = 0.0
         self.slept: list[float] = []
 
     def now(self) -> Instant:
         """Give the virtual time."""
-        return Instant(self.at_s, self.at_s)
+        return Instant(self.at_s, self.at_s + self.wall_offset_s)
 
     async def sleep(self, seconds: float) -> None:
         """Move the time on and let others run."""

@@ -33,15 +33,17 @@ def _environment(extra: dict[str, str]) -> dict[str, str]:
 
 
 class Daemon:
-    """`sidecar` on a directory. Leaving the context stops it."""
+    """`sidecar` on a directory. Leaving the context stops it. `under` is what a shell does around it."""
 
-    def __init__(self, folder: Path, log: Path, *flags: str, port: int | None = None) -> None:
+    def __init__(
+        self, folder: Path, log: Path, *flags: str, port: int | None = None, under: str = 'exec "$@"'
+    ) -> None:
         self.port = free_port() if port is None else port
         self.log = log
         command = [sys.executable, "-m", "sidecar.cli", "sidecar", "--dir", str(folder)]
         with log.open("ab") as output:
             self.process = subprocess.Popen(
-                [*command, "--listen", f"127.0.0.1:{self.port}", *flags],
+                ["sh", "-c", under, "sh", *command, "--listen", f"127.0.0.1:{self.port}", *flags],
                 stderr=output,
                 env=_environment({}),
                 cwd=CHECKOUT,

@@ -45,13 +45,13 @@ class Ledger:
 
 
 @asynccontextmanager
-async def looking(tmp_path: Path, clock: VirtualClock, ledger: Ledger) -> AsyncIterator[Boxes]:
+async def looking(tmp_path: Path, clock: VirtualClock, ledger: Ledger, *, boot: str = "boot") -> AsyncIterator[Boxes]:
     """Look through the directory in virtual time."""
     board = Board(own=OwnView(started=at(0), last_tick=None, tick_seconds=1, ticks=0, degraded=()))
     reader = Reader(str(tmp_path))
     hub = Hub(
         settings=Settings(dir=str(tmp_path)),
-        boot_id="boot",
+        boot_id=boot,
         clock=clock,
         board=board,
         journal=Journal(board),
@@ -151,6 +151,17 @@ async def test_another_boot_and_an_exit_mark_are_ends_at_once(tmp_path: Path) ->
     assert files(tmp_path) == []
     old.close()
     left.close()
+
+
+async def test_where_the_boot_is_not_known_none_is_another(tmp_path: Path) -> None:
+    """A sidecar that cannot read the boot's id takes no living process for one of an earlier boot."""
+    clock, ledger, writer = SteppedClock(), Ledger(), box(tmp_path, "living")
+    async with looking(tmp_path, clock, ledger, boot=""):
+        await clock.step()
+        await clock.step()
+    assert ledger.ended == []
+    assert files(tmp_path) == ["living.box"]
+    writer.close()
 
 
 async def test_a_recorded_end_is_not_told_again(tmp_path: Path) -> None:

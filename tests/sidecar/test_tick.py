@@ -164,6 +164,22 @@ def test_unreadable_files_give_an_unknown_state_and_no_trouble(stage: Stage) -> 
     assert stage.board.own.degraded == ()
 
 
+@pytest.mark.parametrize("jump_s", [10 * 365 * 86400.0, -999.0])
+def test_a_wall_clock_that_jumps_moves_nothing(stage: Stage, jump_s: float) -> None:
+    """Growth is warned of as early, and nothing else is said, when the wall clock is set in the middle of it."""
+
+    def grow(seconds: float) -> None:
+        stage.clock.wall_offset_s = jump_s if seconds > 2.0 else 0.0
+        stage.hold(int((10 + 20 * seconds) * MIB))
+
+    stage.run(12.0, grow)
+    warnings = [event for event in stage.board.events if event.kind == "warning"]
+    assert 12.3 - (warnings[0].at.monotonic_s - 1000.0) >= 8.0
+    assert stage.board.own.last_tick is not None
+    assert stage.board.own.last_tick.wall_s - stage.board.own.last_tick.monotonic_s == jump_s
+    assert stage.board.own.degraded == ()
+
+
 def test_one_model_in_trouble_does_not_stop_the_others(stage: Stage) -> None:
     """A model whose level list is broken is named, and the next one is still judged."""
     second = SeenModel(name="other", kind=SightKind.HANDOVER, levels=stage.seen.levels, hidden_ancestors=False)
