@@ -43,9 +43,9 @@ def document(failure: Failure) -> dict[str, object]:
             "extraInfo": {
                 "py_callstack": f"{failure.exception}: {failure.message}\n{stack}",
                 "timestamp": str(int(failure.at_wall_s)),
-                "source": _OURS,
-                "kind": failure.kind,
                 **failure.fields,
+                "kind": failure.kind,
+                "written_by": _OURS,
             },
         }
     }
@@ -55,7 +55,7 @@ def _is_free(path: str) -> bool:
     try:
         with open(path, "rb") as file:  # noqa: PTH123
             found = json.loads(file.read(_MOST_BYTES))
-        return bool(found["message"]["extraInfo"]["source"] == _OURS)
+        return bool(found["message"]["extraInfo"]["written_by"] == _OURS)
     except FileNotFoundError:
         return True
     except (ValueError, KeyError, TypeError):

@@ -59,6 +59,13 @@ class Served:
         finally:
             connection.close()
 
+    def answers(self) -> bool:
+        """Whether it is up."""
+        try:
+            return self.get("/health")[0] == 200
+        except OSError:
+            return False
+
     @contextmanager
     def stream(self, path: str) -> Iterator[http.client.HTTPResponse]:
         """Ask, and read the answer as it comes."""
@@ -94,19 +101,22 @@ def served(shared: Path, app: str, template: str = UVICORN) -> Iterator[Served]:
     """Serve an application until the end of the block; it must end by SIGINT in order."""
     listener = socket.create_server(("127.0.0.1", 0))
     gate = shared / "gate"
-    code = template.format(app=app, gate=str(gate))
-    with listener, listening(shared) as sidecar:
-        process = subprocess.Popen(
-            [sys.executable, "-c", code, str(listener.fileno())],
-            env=environment(shared, {"OOMGUARD_NAME": "llm", "OOMGUARD_FENCE": ""}),
-            pass_fds=[listener.fileno()],
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    script = shared / "app.py"
+    script.write_text(template.format(app=app, gate=str(gate)))
+    with listening(shared) as sidecar:
+        with listener:
+            address = listener.getsockname()[:2]
+            process = subprocess.Popen(
+                [sys.executable, str(script), str(listener.fileno())],
+                env=environment(shared, {"OOMGUARD_NAME": "llm", "OOMGUARD_FENCE": ""}),
+                pass_fds=[listener.fileno()],
+                stderr=subprocess.PIPE,
+                text=True,
+            )
         with process:
-            server = Served(listener.getsockname()[:2], process, shared, gate, sidecar)
+            server = Served(address, process, shared, gate, sidecar)
             try:
-                until(lambda: process.poll() is not None or server.get("/health")[0] == 200, 40, "the server")
+                until(lambda: process.poll() is not None or server.answers(), 40, "the server")
                 yield server
             finally:
                 if process.poll() is None:
