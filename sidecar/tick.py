@@ -37,6 +37,7 @@ from sidecar.hub import Hub
 from sidecar.journal import Scalar
 from sidecar.sample import NO_GPU, GpuSample, Instant, NodeSample, Sample, SightKind
 from sidecar.sight.seen import SeenModel
+from sidecar.units import human_seconds
 from sidecar.watch import Watch
 from sidecar.watches import Watches
 
@@ -44,6 +45,7 @@ _FULL_SECONDS: Final = 1.0
 _FULL_SLACK_SECONDS: Final = 0.05  # ticks jitter
 _PAGE_BYTES: Final = resource.getpagesize()
 
+_STALL_SECONDS: Final = 2.0  # a tick takes milliseconds
 _LEAST_BYTES: Final = 256 << 10
 _LEAST_SHIFT: Final = 12  # a 4096th of the room: growth that needs minutes is left to full ticks
 
@@ -76,6 +78,14 @@ class Ticker:
             began = clock.now().monotonic_s
             pause = self.tick()
             await clock.sleep(max(0.0, pause - (clock.now().monotonic_s - began)))
+            self._say_stall(clock.now(), began + pause)
+
+    def _say_stall(self, now: Instant, due_s: float) -> None:
+        """Say when the sidecar itself stood still: starved of CPU, stopped, or reclaimed like everybody else."""
+        late = now.monotonic_s - due_s
+        if late >= _STALL_SECONDS:
+            text = f"the sidecar itself stood still for {human_seconds(late)}; that time is held against no model"
+            self._hub.journal.say(now, "", "sidecar_stalled", text, {"seconds": round(late, 3)})
 
     def tick(self, *, at_once: bool = False) -> float:
         """Read, think and publish; `at_once` makes it a full tick. Trouble with one model does not stop the others."""

@@ -6,6 +6,7 @@ import fcntl
 import signal
 import socket
 import sqlite3
+import time
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -194,6 +195,27 @@ def test_failures_that_a_kubelet_was_answered_explain_the_stop_that_follows(tmp_
         assert incident["class"] == "health_check"
         assert incident["fields"]["liveness_failures"] == 3
         assert any("the last 3 liveness probes" in one["text"] for one in incident["evidence"])
+
+
+def test_a_stall_of_its_own_is_said_and_fails_nobody(tmp_path: Path) -> None:
+    """A sidecar that was stopped for longer than its model may take says so, and the model stays as it was."""
+    handler = "class A(h.BaseHTTPRequestHandler):\n def do_GET(self): self.send_response(200); self.end_headers()"
+    serve = f"import http.server as h\n{handler}"
+    port = free_port()
+    flags = ("--probe", f"http://127.0.0.1:{port}/", "--health-period-seconds", "1", "--health-timeout-seconds", "0.5")
+    with (
+        Daemon(tmp_path, tmp_path / "log", *flags) as daemon,
+        model(tmp_path, "server", f"{serve}\nh.HTTPServer(('127.0.0.1', {port}), A).serve_forever()"),
+    ):
+        until(lambda: _state(daemon) == "ok", 20, "the model to be well")
+        daemon.process.send_signal(signal.SIGSTOP)
+        began = time.monotonic()
+        until(lambda: time.monotonic() - began > 5, 10, "three periods and more to pass")
+        daemon.process.send_signal(signal.SIGCONT)
+        until(lambda: "sidecar_stalled" in [one["event"] for one in daemon.events()], 10, "the stall to be said")
+        for _ in range(20):
+            assert daemon.get("/livez")["passed"]
+        assert "hung" not in [one.get("to") for one in daemon.events()]
 
 
 def test_a_removed_socket_is_made_anew(tmp_path: Path) -> None:
