@@ -88,8 +88,12 @@ def _load(how: str, memory_mib: int) -> Callable[[Mapping[str, Path]], Casting]:
 WELL: Final = (
     Scenario(name="idle"),
     Scenario(name="every core taken", act=order("burn")),
-    Scenario(name="8 threads thrash mapped weights, slow disk", act=order("thrash"), casting=_weights(100, 400)),
-    Scenario(name="8 threads thrash mapped weights, fast disk", act=order("thrash"), casting=_weights(60, None)),
+    Scenario(
+        name="8 threads thrash mapped weights, slow disk", act=order("thrash"), casting=_weights(100, 400), seconds=40
+    ),
+    Scenario(
+        name="8 threads thrash mapped weights, fast disk", act=order("thrash"), casting=_weights(60, None), seconds=40
+    ),
     Scenario(name="anonymous memory at 90 % of the limit", act=order("grow"), casting=_weights(128, 400, grow=92)),
     Scenario(name="page-cache flood by a neighbour", act=order("flood"), casting=_weights(64, 1000)),
     Scenario(name="slow disk, memory to spare", act=order("thrash"), casting=_weights(1024, 200)),
