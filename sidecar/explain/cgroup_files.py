@@ -54,6 +54,7 @@ _KNOWN: Final = frozenset(
     )
 )
 _FEWEST: Final = 2
+_PATIENCE: Final = 16  # foreign lines after which a dump is over
 
 
 class CgroupFilesParser:
@@ -63,14 +64,24 @@ class CgroupFilesParser:
         self._values: dict[str, int | None] = {}
         self._first: Line | None = None
         self._kill: Line | None = None
+        self._quiet = _PATIENCE
 
     @property
     def busy(self) -> bool:
-        """Tell whether a dump was begun."""
-        return self._first is not None
+        """Tell whether a dump may go on."""
+        return self._quiet < _PATIENCE
 
     def feed(self, line: Line) -> bool:
         """Take one line; tell whether it is a counter or a limit."""
+        used = self._take(line)
+        self._quiet = 0 if used else self._quiet + 1
+        return used
+
+    def skip(self) -> None:
+        """Pass over a line that cannot be of a dump: a log's, with its time."""
+        self._quiet += 1
+
+    def _take(self, line: Line) -> bool:
         found = _PAIR.match(line.whole)
         if found is not None:
             return self._put(found[1], found[2], line)

@@ -17,13 +17,33 @@ from sidecar.explain.probes import ProbeParser
 from sidecar.explain.status import StatusParser
 from sidecar.explain.unwrap import Unwrapper
 from sidecar.explain.values import InputNote, Line, Sign
+from sidecar.explain.words import WordIndex
 from sidecar.explain.xid import XidParser
 
 _ANSI: Final = re.compile(r"\x1b\[[0-9;]{0,16}[A-Za-z]")
 _WRAP: Final = 79
 """A line this long may have been cut by a terminal."""
 _SHOWN: Final = 200  # numbers of used lines that are kept
-_PROGRESS: Final = re.compile(r"^[^\r]*\r(?=[^\r])")
+_FIRST: Final = 64
+"""Lines at the beginning that are looked at whatever they say, to tell the kind of the input."""
+_OTHERS: Final = frozenset(("gunicorn", "probe"))
+_INDEX: Final = WordIndex(
+    (
+        *((word, "message") for pattern in ALL for word in pattern.words),
+        *(
+            (word, "kernel")
+            for word in ("oom", "killed", "kill process", "task in ", "tasks in ", "kb, limit ", "total_vm")
+        ),
+        *(
+            (word, "kernel")
+            for word in ("memory cgroup", "mem_cgroup", "mem-info", "try_charge", "ut of memory", "cache: ")
+        ),
+        *((word, "kernel") for word in ("callbacks suppressed", "cpuset=")),
+        *((word, "gunicorn") for word in ("worker timeout", "was sent", "booting worker")),
+        *((word, "probe") for word in ("probe", "unhealthy", "killing", "with docker id", "with id")),
+        *((word, "gpu") for word in ("nvrm", "gpu", "rm_init_adapter", "rminitadapter", "device handle", "amdgpu")),
+    )
+)
 
 
 class InputParser:
@@ -39,6 +59,7 @@ class InputParser:
         self._status, self._counters = StatusParser(), CgroupFilesParser()
         self._used: list[int] = []
         self._held: Line | None = None
+        self._read = 0
 
     @property
     def busy(self) -> bool:
@@ -52,8 +73,19 @@ class InputParser:
             text = _ANSI.sub("", text)
         if "\r" in text:
             text = text.rstrip("\r").rpartition("\r")[2]
+        if self._says_nothing(text):
+            self._plain(Line(file=self.note.file, number=number, text=text, whole=text))
+            return
         for line in self._unwrap.lines(number, text):
             self._join(_cut(line))
+
+    def _says_nothing(self, text: str) -> bool:
+        """Tell a line that no parser but those of states and counters can want; most lines of a log are such."""
+        if text[:1] in "{[" or self._unwrap.is_within(text) or len(text) > LONGEST_LINE or self._read < _FIRST:
+            self._read += 1
+            return False
+        parsers = (self._kernel, self._messages, self._xids)
+        return self._held is None and not any(one.busy for one in parsers) and not _INDEX.find(text.lower())
 
     def finish(self) -> tuple[list[Sign], InputNote]:
         """Give the signs in the order of their lines, and what was read."""
@@ -107,16 +139,28 @@ class InputParser:
         kind = kind_of(line)
         if kind is not None:
             self._formats.setdefault(kind, line.number)
-        used = self._kernel.feed(line)
+        wanted = _INDEX.find(line.whole.lower())
+        used = (self._kernel.busy or "kernel" in wanted) and self._kernel.feed(line)
+        if not used and wanted & _OTHERS:
+            used = self._gunicorn.feed(line) or self._probes.feed(line)
+        if not used and (self._xids.busy or "gpu" in wanted):
+            used = self._xids.feed(line)
         if not used:
-            used = self._gunicorn.feed(line) or self._probes.feed(line) or self._xids.feed(line)
-            if not used:
-                used = self._messages.feed(line)
-        if line.stamp is None or line.number == 1:
+            used = self._messages.feed(line)
+        if line.stamp is not None:
+            self._status.skip()
+            self._counters.skip()
+        self._plain(line, used=used)
+
+    def _plain(self, line: Line, *, used: bool = False) -> None:
+        """Ask the parsers of states and counters, whose lines have no time before them."""
+        if line.stamp is None:
             used = self._status.feed(line) or used
             used = self._counters.feed(line) or used
         if used and len(self._used) < _SHOWN:
             self._used.append(line.number)
+            if (kind := kind_of(line)) is not None:
+                self._formats.setdefault(kind, line.number)
 
 
 def _cut(line: Line) -> Line:

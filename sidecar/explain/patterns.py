@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sidecar.explain.values import Field, Line, Role, Sign, seen
+from sidecar.explain.words import WordIndex
 from sidecar.verdict.values import Confidence, EndClass
 
 Read = Callable[[str, re.Match[str]], dict[str, Field]]
@@ -90,7 +91,7 @@ class MessageParser:
 
     def __init__(self, patterns: tuple[Pattern, ...]) -> None:
         self._patterns = patterns
-        self._words = _by_word(patterns)
+        self._index = WordIndex((word, at) for at, pattern in enumerate(patterns) for word in pattern.words)
         self._open: list[Window] = []
         self._signs: list[Sign] = []
 
@@ -118,8 +119,7 @@ class MessageParser:
 
     def _match(self, text: str, lowered: str) -> tuple[Pattern, re.Match[str]] | None:
         """Give the first pattern of the table that matches; only those are tried that have a word in the line."""
-        tried = {at for word, places in self._words if word in lowered for at in places}
-        for at in sorted(tried):
+        for at in sorted(self._index.find(lowered)):
             pattern = self._patterns[at]
             found = pattern.start.search(text)
             if found is not None and (pattern.unless is None or not pattern.unless.search(text)):
@@ -148,12 +148,3 @@ def _goes_on(first: Pattern, then: Pattern) -> bool:
 def _takes_in(first: Pattern, then: Pattern) -> bool:
     """Tell whether a match is only the rest of an earlier one."""
     return not first.again and then.end_class is first.end_class and then.role is first.role
-
-
-def _by_word(patterns: tuple[Pattern, ...]) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """Give each word with the places of its patterns in the table."""
-    places: dict[str, list[int]] = {}
-    for at, pattern in enumerate(patterns):
-        for word in pattern.words:
-            places.setdefault(word, []).append(at)
-    return tuple((word, tuple(found)) for word, found in places.items())

@@ -17,9 +17,9 @@ from sidecar.explain.engine import InputParser
 from sidecar.explain.incidents import incidents
 from sidecar.explain.values import Report, Sign
 
-SMALL: Final = 4 << 20
+SMALL: Final = 1 << 20
 """Bytes up to which every line is looked at."""
-BLOCK: Final = 1 << 20
+BLOCK: Final = 1 << 19
 MAX_LINE: Final = 4 << 20
 """A line without end is cut here: binary data has no newlines."""
 _GZIP: Final = b"\x1f\x8b"

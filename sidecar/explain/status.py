@@ -25,6 +25,7 @@ _HEADS: Final = {
 }
 _POD_ROW: Final = re.compile(r"^\S{1,253}\s+\d{1,3}/\d{1,3}\s+([A-Z]\w{2,40})\s+(\d{1,9})\b")
 _LONGEST: Final = 400  # lines of one block
+_PATIENCE: Final = 16  # lines behind a block that may name its container or its limits
 _NAMES: Final = ("name", "id", "restartcount", "image", "memory", "oomscoreadj", "containerid", "podname", "uid")
 
 
@@ -53,14 +54,16 @@ class StatusParser:
         self._open: list[_Open] = []
         self._done: list[Block] = []
         self._around = _Around()
+        self._behind = _PATIENCE
 
     @property
     def busy(self) -> bool:
-        """Tell whether a block is open."""
-        return bool(self._open)
+        """Tell whether a block is open, or what stands behind one may come."""
+        return bool(self._open) or self._behind < _PATIENCE
 
     def feed(self, line: Line) -> bool:
         """Take one line; tell whether it belongs to a state."""
+        self._behind += 1
         found = _PAIR.match(line.whole)
         for one in list(self._open):
             self._extend(one, line, found)
@@ -77,6 +80,10 @@ class StatusParser:
         if not self._open:
             self._note(key, value, line, len(found[1]))
         return used or self._around.loose is not None
+
+    def skip(self) -> None:
+        """Pass over a line that cannot be of a state: a log's, with its time."""
+        self._behind += 1
 
     def finish(self) -> list[Sign]:
         """Give the signs of every block that tells an end."""
@@ -115,6 +122,7 @@ class StatusParser:
         if outside or (one.braces is not None and one.braces <= 0) or one.lines > _LONGEST:
             self._open.remove(one)
             self._done.append(one.block)
+            self._behind = 0
             return
         if found is None or (one.multiline is not None and indent > one.multiline):
             return

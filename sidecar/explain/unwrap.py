@@ -38,12 +38,16 @@ class Unwrapper:
 
     def lines(self, number: int, whole: str) -> Iterator[Line]:
         """Give what one physical line holds: itself, the message in it, or the lines of a document."""
-        if self._record is not None or whole.startswith(_EXPORT):
+        if self.is_within(whole):
             yield from self._export(number, whole)
         elif whole[:1] in "{[" and whole.rstrip()[-1:] in "}]" and len(whole) < _DEEPEST:
             yield from self._json(number, whole)
         else:
             yield line_of(self.file, number, whole)
+
+    def is_within(self, text: str) -> bool:
+        """Tell whether a line is part of a record of the journal's export format."""
+        return self._record is not None or text.startswith(_EXPORT)
 
     def rest(self) -> Iterator[Line]:
         """Give the last record, whose blank line never came."""

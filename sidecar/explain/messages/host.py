@@ -106,7 +106,8 @@ PATTERNS: Final = (
             "hostmalloc",
             "hostregister",
         ),
-        r"could not allocate pinned host memory|Caught \w{1,40} in pin memory thread|failed to alloc(?:ate)? .{0,60}?(?:bytes on host"
+        r"could not allocate pinned host memory|Caught \w{1,40} in pin memory thread"
+        r"|failed to alloc(?:ate)? .{0,60}?(?:bytes on host"
         r"|of pinned memory|pinned)"
         r"|(?:cudaHostAlloc|cudaMallocHost|hipHostMalloc|cudaHostRegister|cuMemHostAlloc)\b.{0,80}?(?:failed"
         r"|out of memory)",
@@ -143,10 +144,11 @@ PATTERNS: Final = (
         ("shared memory", _SHM_PATH, "/torch_", "dataloader"),
         r"unable to (?:write to|resize|allocate|open|create) (?:file|shared memory).{0,200}?(?:No space left"
         r"|No such file|shm)"
-        r"|/dev/shm\S{0,200}.{0,80}?(?:No space left|Bus error|cannot allocate|failed)"
+        r"|/dev/shm\S{0,200}+.{0,80}?(?:No space left|Bus error|cannot allocate|failed)"
         r"|No space left on device.{0,80}?/dev/shm"
         r"|[Ee]rror while creating shared memory segment|workers are out of shared memory|insufficient shared memory"
-        r"|unable to allocate shared memory|unable to open shared memory object|is killed by signal: Bus error|shared memory.{0,40}No space left",
+        r"|unable to allocate shared memory|unable to open shared memory object"
+        r"|is killed by signal: Bus error|shared memory.{0,40}No space left",
         "shared memory (/dev/shm) was full",
         end_class=_SHM,
         after=2,

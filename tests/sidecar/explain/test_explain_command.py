@@ -76,7 +76,7 @@ def test_bad_input_is_one_line(kind: str, tmp_path: Path, capsys: pytest.Capture
 def test_the_bar_is_for_terminals(tmp_path: Path) -> None:
     """A large input shows a progress bar on a terminal, none elsewhere."""
     file = tmp_path / "large.log"
-    file.write_bytes(b"a line of no interest\n" * 600_000)
+    file.write_bytes(b"a line of no interest, long as lines of logs are, so that there are few\n" * 150_000)
     main_end, other = pty.openpty()
     command = [sys.executable, "-m", "guard.cli", "explain", str(file)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=other) as process:
