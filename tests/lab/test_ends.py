@@ -23,6 +23,7 @@ def stage() -> Iterator[Stage]:
     """One sidecar for all cases, as on a node with many models."""
     with Stage() as running:
         yield running
+        assert not running.complaints()
 
 
 @pytest.mark.parametrize("case", cases_of(ends), ids=lambda case: case.name)

@@ -88,6 +88,11 @@ class Stage:
             )
         until(self._answers, 30, "the sidecar to answer")
 
+    def complaints(self) -> list[str]:
+        """Return what the sidecar logged that it should not: errors of its own and lines that are no records."""
+        lines = (self.folder / "sidecar.log").read_text().splitlines()
+        return [line for line in lines if not line.startswith("{") or json.loads(line)["level"] == "error"]
+
     def kill_sidecar(self) -> None:
         """Kill it with SIGKILL, as the kernel or a node would."""
         os.kill(until(lambda: inner_pid(self._sidecar.pid), 5, "the sidecar's pid"), signal.SIGKILL)
