@@ -12,7 +12,6 @@ from guard.hooks import native_faults
 from guard.kernel import identity
 from guard.kernel.reader import Reader
 from guard.link.client import LinkClient, LinkSettings
-from guard.link.handover import Handover, Who, gather
 from guard.link.protocol import Role
 from guard.model import LifeId, Unknown
 from guard.place import (
@@ -24,10 +23,11 @@ from guard.place import (
     shared_directory,
     socket_path,
 )
-from guard.threads import start_unseen
+from guard.threads import importing, start_unseen
 
 if TYPE_CHECKING:
     from guard.keeper import Keeper
+    from guard.link.handover import Handover
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +71,15 @@ def open_box(who: Identity) -> BoxWriter | None:
 
 
 def open_link(who: Identity, keeper: Keeper) -> LinkClient:
-    """Start looking for the sidecar. A box that could not be made at first is tried again when the sidecar is there."""
+    """Start looking for the sidecar. A box that could not be made at first is tried again when the sidecar is there.
+
+    What a hand-over needs is imported only then, in the thread of the link: half of what a start would cost.
+    """
 
     def make_handover() -> Handover:
+        with importing:
+            from guard.link.handover import Who, gather
+
         if keeper.box is None and keeper.session == who.life.session:
             with fence("box"):
                 keeper.box = open_box(who)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,6 +14,11 @@ if TYPE_CHECKING:
 
         def start(self) -> None:
             """Start it."""
+
+
+importing = threading.Lock()
+"""Held while a thread of ours imports. `guard.hooks.fork` takes it for the time of a fork: a module that another thread
+is importing at that moment could never be imported in the child (its lock has no owner any more, Python 3.11)."""
 
 
 def start_unseen(thread: Startable) -> bool:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import threading
 
+from guard.threads import importing
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,5 +23,8 @@ _registered = threading.Lock()  # held for good once the callback is registered
 def install(keeper: Keeper) -> Callable[[], None]:
     """Register the callback, once. `threading` is imported above so that its own child callback runs before ours."""
     if _registered.acquire(blocking=False):
-        os.register_at_fork(after_in_child=keeper.renew)
+        os.register_at_fork(
+            before=importing.acquire, after_in_parent=importing.release, after_in_child=importing.release
+        )
+        os.register_at_fork(after_in_child=keeper.renew)  # after the release: in the child they run as registered
     return lambda: None

@@ -16,9 +16,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from guard.link.handover import Handover
 from guard.link.protocol import LIMIT_BYTES, Message, Pressure, ProtocolError, Refused, Welcome, decode, encode
+
+if TYPE_CHECKING:
+    from guard.link.handover import Handover
 
 
 class Phase(StrEnum):

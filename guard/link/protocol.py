@@ -19,10 +19,12 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from guard.kernel.values import CgroupVersion
 from guard.model import LifeId
+
+if TYPE_CHECKING:
+    from guard.kernel.values import CgroupVersion
 
 VERSION: Final = 1
 LIMIT_BYTES: Final = 32 << 10
@@ -188,6 +190,8 @@ def _hello(fields: Mapping[str, Any]) -> Hello:
 def _level(item: object) -> LevelNote:
     if not isinstance(item, dict):
         raise ProtocolError("a level is no object")
+    from guard.kernel.values import CgroupVersion  # only the sidecar reads levels; its import is dear to a guard
+
     try:
         version = CgroupVersion(_number(item, "version"))
     except ValueError as exc:

@@ -112,3 +112,34 @@ def test_subprocess_of_a_server_knows_its_parent(tmp_path: Path) -> None:
     )
     parent, child = boxes(tmp_path)
     assert (None, parent.life.session) == (parent.parent_session, child.parent_session)
+
+
+def test_a_fork_waits_for_an_import_of_ours(tmp_path: Path) -> None:
+    """A module that a thread of ours imports during a fork could never be imported in the child; so the fork waits."""
+    ended = run_host(
+        """
+import guard, os, threading
+from guard.threads import importing
+guard.install()
+inside, forked = threading.Event(), []
+def import_slowly():
+    with importing:
+        inside.set()
+        threading.Event().wait(0.2)
+        forked.append("not yet")
+threading.Thread(target=import_slowly).start()
+inside.wait()
+child = os.fork()
+if child == 0:
+    os._exit(0 if forked and importing.acquire(timeout=5) else 1)
+print(forked, os.waitpid(child, 0)[1], importing.locked())
+""",
+        tmp_path,
+    )
+    assert (ended.out, ended.err) == ("['not yet'] 0 False\n", "")
+
+
+def test_a_start_leaves_the_hand_over_for_later(tmp_path: Path) -> None:
+    """Where no sidecar listens yet, what a hand-over needs is not imported: it is half of what a start would cost."""
+    ended = run_host("import guard, sys; guard.install(); print('guard.kernel.values' in sys.modules)", tmp_path)
+    assert ended.out == "False\n"

@@ -123,7 +123,7 @@ def test_a_kill_at_the_parents_limit_is_counted() -> None:
     """v2 counts a kill in the victim's level and above; v1 in the victim's level alone, whoever's limit it was."""
     with Cgroup.make("parent", Limits(memory_max_bytes=LIMIT)) as parent:
         leaf = parent.child("leaf", Limits())
-        process = leaf.spawn(command("child grow_rate=400"), output=subprocess.PIPE)
+        process = leaf.spawn(command("child rate=400"), output=subprocess.PIPE)
         assert process.stdout is not None
         assert b"ended with -9" in process.stdout.readline()
         levels = _chain(process.pid).levels
