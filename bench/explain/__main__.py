@@ -48,7 +48,8 @@ def journal(path: Path, megabytes: int) -> int:
         while written < megabytes * 1_000_000:
             line += 1
             words = rng.choice(_WORDS).format(rng.randrange(10**6))
-            text = f"Jul 2{line % 9} {line % 24:02d}:{line % 60:02d}:{line % 59:02d} host-a {rng.choice(_PROGRAMS)}: {words}\n"
+            clock = f"Jul 2{line % 9} {line % 24:02d}:{line % 60:02d}:{line % 59:02d}"
+            text = f"{clock} host-a {rng.choice(_PROGRAMS)}: {words}\n"
             if line % _EVERY == _EVERY // 2:
                 text += (_TEXTS / f"{_REPORTS[line // _EVERY % len(_REPORTS)]}.txt").read_text(encoding="utf-8") + "\n"
             written += file.write(text)

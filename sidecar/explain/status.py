@@ -44,6 +44,7 @@ class _Around:
 
     seen: dict[str, str] = field(default_factory=dict)
     container: str | None = None
+    name: str | None = None  # the last "name" outside of a state
     loose: Block | None = None  # key: value lines of a state whose head is missing
 
 
@@ -73,9 +74,9 @@ class StatusParser:
                 self._around.seen.setdefault("podstatus", row[1])
                 self._around.seen.setdefault("restartcount", row[2])
             return used
-        key, value = re.sub(r"[ _-]", "", found[2]).lower(), found[3].strip(_TRIM).strip("\"'")
+        key, value = _key(found[2]), found[3].strip(_TRIM).strip("\"'")
         if key in _HEADS and not self._inside_state(key):
-            self._begin(key, value, line, len(found[1]))
+            self._begin(found[2], value, line, found.start(2))
             return True
         if not self._open:
             self._note(key, value, line, len(found[1]))
@@ -100,17 +101,23 @@ class StatusParser:
         """A "terminated:" below "lastState:" is the same block."""
         return key == "terminated" and bool(self._open)
 
-    def _begin(self, key: str, value: str, line: Line, indent: int) -> None:
-        head = _HEADS[key]
+    def _begin(self, written: str, value: str, line: Line, indent: int) -> None:
+        head = _HEADS[_key(written)]
         current = next((one.block for one in self._open if one.block.head == "Last State"), None)
         if current is not None and head == "State":
             return
-        block = Block(head=head, file=line.file, line=line.number, container=self._around.container)
+        block = Block(head=head, file=line.file, line=line.number, container=self._owner(written))
         if value and value not in "{[":
             block.pairs["state"] = value
         braces = 1 if value.startswith("{") and not value.endswith("}") else None
         self._open.append(_Open(block, indent, braces))
         self._around.loose = None
+
+    def _owner(self, written: str) -> str | None:
+        """Name the container: before its states in `kubectl describe`; in pod objects between lastState and state."""
+        if not written[:1].islower():
+            return self._around.container
+        return self._around.name if _key(written) == "state" else None
 
     def _extend(self, one: _Open, line: Line, found: re.Match[str] | None) -> None:
         text = line.whole
@@ -127,13 +134,18 @@ class StatusParser:
         if found is None or (one.multiline is not None and indent > one.multiline):
             return
         one.multiline = None
-        key, value = re.sub(r"[ _-]", "", found[2]).lower(), found[3].strip(_TRIM).strip("\"'")
+        key, value = _key(found[2]), found[3].strip(_TRIM).strip("\"'")
         if value in ("|", ">", "|-", ">-"):
             one.multiline = indent
             one.block.pairs.setdefault(key, SEVERAL_LINES)
         elif value not in ("{", "["):
             one.block.pairs.setdefault(key, value)
             one.block.where.setdefault(key, line.number)
+
+    def _take_name(self, name: str) -> None:
+        self._around.name = name
+        if self._behind < _PATIENCE and self._done[-1].container is None:
+            self._done[-1].container = name.lstrip("/")
 
     def _note(self, key: str, value: str, line: Line, indent: int) -> None:
         """Keep what a state needs from around it: the container's name before it, counts and limits after it."""
@@ -142,6 +154,8 @@ class StatusParser:
             around.container = key if around.container is None or indent <= 4 else around.container  # noqa: PLR2004
         if key in _NAMES and value:
             around.seen.setdefault(key, value)
+            if key == "name":
+                self._take_name(value)
             if self._done and key == "restartcount":
                 self._done[-1].after.setdefault(key, value)
             if key == "memory" and self._done:
@@ -151,6 +165,10 @@ class StatusParser:
                 around.loose = Block(head="State", file=line.file, line=line.number, container=around.container)
             around.loose.pairs.setdefault(key, value)
             around.loose.where.setdefault(key, line.number)
+
+
+def _key(written: str) -> str:
+    return re.sub(r"[ _-]", "", written).lower()
 
 
 def _inner(blocks: list[Block]) -> list[Block]:

@@ -31,7 +31,8 @@ def answered(case: Mapping[str, Any]) -> dict[str, Any]:
 
 def raw(case: Mapping[str, Any]) -> str:
     """Give the text of one case."""
-    return (HERE / case["raw"]).read_text(encoding="utf-8")
+    path: Path = HERE / case["raw"]
+    return path.read_text(encoding="utf-8")
 
 
 def named(case: Mapping[str, Any]) -> str:

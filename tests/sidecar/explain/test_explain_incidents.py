@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from sidecar.verdict.values import Confidence, EndClass
 from tests.sidecar.explain.explaining import classes, explained
@@ -117,3 +119,21 @@ def test_each_container_of_a_pod_has_its_own_end() -> None:
     )
     found = {one.fields["container"]: one.end_class.value for one in explained(file="Containers:\n" + text)}
     assert found == {"vllm": "cgroup_oom", "proxy": "application_exit"}
+
+
+def test_names_in_a_pod_object() -> None:
+    """In JSON and YAML the name stands behind the last state and before the present one; each end gets its own."""
+    statuses = [
+        {
+            "lastState": {"terminated": {"exitCode": code, "reason": reason, "finishedAt": f"2024-01-01T0{at}:00:00Z"}},
+            "name": name,
+            "restartCount": at,
+            "state": {"running": {"startedAt": "2024-01-01T09:00:00Z"}},
+        }
+        for at, (name, reason, code) in enumerate((("vllm", "OOMKilled", 137), ("proxy", "Error", 1)), 1)
+    ]
+    pod = {"kind": "Pod", "status": {"containerStatuses": statuses}}
+    expected = {"vllm": ("cgroup_oom", 1), "proxy": ("application_exit", 2)}
+    for text in (json.dumps(pod), json.dumps(pod, indent=4), yaml.safe_dump(pod)):
+        found = {one.fields["container"]: (one.end_class.value, one.fields["restarts"]) for one in explained(file=text)}
+        assert found == expected

@@ -165,7 +165,7 @@ def test_interleaved_reports_keep_their_victims() -> None:
         "Task in /1037/uid killed as a result of limit of /1037",
         "memory: usage 102400kB, limit 102400kB, failcnt 736",
     )
-    assert (node.scope, node.pids) == (Scope.GLOBAL, {2188})
+    assert (node.scope, set(node.pids)) == (Scope.GLOBAL, {2188})
     assert (group.scope, group.pids, group.oom_memcg) == (Scope.CGROUP, frozenset(), "/1037")
 
 
@@ -176,7 +176,7 @@ def test_a_kill_line_of_the_other_kind_begins_another_report() -> None:
         "Out of memory: Killed process 7 (b) total-vm:1kB, anon-rss:1kB",
     )
     assert (group.scope, group.pids) == (Scope.CGROUP, frozenset())
-    assert (node.scope, node.pids) == (Scope.GLOBAL, {7})
+    assert (node.scope, set(node.pids)) == (Scope.GLOBAL, {7})
 
 
 def test_a_task_that_exits_already_is_skipped_not_killed() -> None:
@@ -186,7 +186,7 @@ def test_a_task_that_exits_already_is_skipped_not_killed() -> None:
         "Tasks in /a are going to be killed due to memory.oom.group set",
         "Memory cgroup out of memory: OOM victim 11 (b) is already exiting. Skip killing the task",
     )
-    assert (report.pids, report.skipped) == ({10}, [11])
+    assert (set(report.pids), report.skipped) == ({10}, [11])
 
 
 def test_columns_are_taken_by_name() -> None:
