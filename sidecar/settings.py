@@ -45,6 +45,7 @@ class ProbeKind(StrEnum):
 
     HTTP = "http"
     TCP = "tcp"
+    GRPC = "grpc"
     NONE = "none"
 
 
@@ -70,7 +71,10 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class ProbeTarget:
-    """What to probe: a URL for `http`, `HOST:PORT` for `tcp`, empty for `none`. `model` None: any model."""
+    """What to probe: a URL for `http`, `HOST:PORT` for `tcp`, `HOST:PORT[/SERVICE]` for `grpc`, empty for `none`.
+
+    `model` None: any model.
+    """
 
     model: str | None
     kind: ProbeKind
@@ -78,19 +82,21 @@ class ProbeTarget:
 
     @classmethod
     def parse(cls, text: str) -> ProbeTarget:
-        """Read `[NAME=]URL` with an http, https or tcp URL, or `[NAME=]none`; raise `ValueError` otherwise."""
+        """Read `[NAME=]URL` with an http, https, tcp or grpc URL, or `[NAME=]none`; raise `ValueError` otherwise."""
         head, equals, tail = text.partition("=")
         named = bool(equals) and "/" not in head and ":" not in head
         model, url = (head, tail) if named else (None, text)
         if url == "none":
             return cls(model, ProbeKind.NONE, "")
         parts = urlsplit(url)
-        if model == "" or not parts.hostname or parts.scheme not in {"http", "https", "tcp"}:
-            raise ValueError("[NAME=]http://HOST:PORT/PATH, [NAME=]tcp://HOST:PORT or [NAME=]none")
-        if parts.scheme != "tcp":
+        if model == "" or not parts.hostname or parts.scheme not in {"http", "https", "tcp", "grpc"}:
+            raise ValueError("[NAME=]http://HOST:PORT/PATH, tcp://HOST:PORT, grpc://HOST:PORT[/SERVICE] or none")
+        if parts.scheme in {"http", "https"}:
             return cls(model, ProbeKind.HTTP, url)
         if not parts.port:
-            raise ValueError("a port, like tcp://127.0.0.1:8000")
+            raise ValueError(f"a port, like {parts.scheme}://127.0.0.1:8000")
+        if parts.scheme == "grpc":
+            return cls(model, ProbeKind.GRPC, parts.netloc + parts.path.rstrip("/"))
         return cls(model, ProbeKind.TCP, parts.netloc)
 
 

@@ -110,6 +110,10 @@ class Prober:
         assert target is not None, "only run where a probe is wanted"
         if target.kind is ProbeKind.TCP:
             return await _connect(target.where)
+        if target.kind is ProbeKind.GRPC:
+            from sidecar.collect.probe_grpc import check
+
+            return await check(target.where)
         connector = aiohttp.TCPConnector(force_close=True, limit=1, ssl=False)
         async with (
             aiohttp.ClientSession(connector=connector, headers=_HEADERS) as session,
@@ -141,7 +145,7 @@ def _outcome(asking: asyncio.Task[tuple[ProbeOutcome, str]]) -> tuple[ProbeOutco
         return ProbeOutcome.TIMEOUT, ""
     try:
         return asking.result()
-    except (aiohttp.ClientError, OSError, ValueError) as exc:
+    except (aiohttp.ClientError, OSError, ValueError, ImportError) as exc:
         return _failure(exc)
 
 
