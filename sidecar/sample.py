@@ -181,4 +181,5 @@ class Sample:
     node: NodeSample
     probe: Reading[ProbeResult]  # the last finished one
     probe_in_flight_since: Instant | None = None
+    probe_heard_late: Instant | None = None  # when a probe that was given up was answered with success after all
     gpu: Reading[GpuSample] = NO_GPU

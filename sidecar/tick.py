@@ -176,6 +176,7 @@ class Ticker:
             node=node,
             probe=watch.prober.last,
             probe_in_flight_since=watch.prober.in_flight_since,
+            probe_heard_late=watch.prober.heard_late,
             gpu=self._gpu,
         )
         if reader is not None:

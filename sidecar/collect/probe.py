@@ -4,6 +4,9 @@ It asks as the kubelet would: a new connection each time, 200 to 399 is success,
 It gives up at the period rather than at the timeout, so that a late answer is told from none; that a probe is in
 flight past the timeout can be seen at `in_flight_since`, so no verdict has to wait for it.
 
+A probe that was given up is still listened to for a while: under reclaim an answer may take longer than the period, and
+tells a slow server from a silent one (`heard_late`). It makes no failure a success.
+
 Only time in which the sidecar could have heard an answer is counted: while a probe is in flight it looks every tenth of
 a second, and a longer pause was its own (starved of CPU, stopped, reclaimed), not the model's.
 """
@@ -13,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeAlias
 
 import aiohttp
 
@@ -25,10 +28,15 @@ from sidecar.settings import ProbeKind, ProbeTarget
 
 _SUCCESS: Final = range(200, 400)
 _BODY_LIMIT: Final = 10 << 10  # bytes read of an answer, as the kubelet does
+LISTEN_SECONDS: Final = 30.0
+"""How long a probe that was given up is listened to. Thrash without an answer for this long is as good as a hang."""
 _LOOK_SECONDS: Final = 0.1
 _PAUSE_SECONDS: Final = 0.2  # between two looks; a busy loop is late by milliseconds
 _NONE_YET: Final = Unknown(Why.NOT_SAMPLED, "probe", detail="none has finished yet")
 _HEADERS: Final = {"User-Agent": "oomguard", "Accept": "*/*"}
+
+
+_Asking: TypeAlias = asyncio.Task[tuple[ProbeOutcome, str]]
 
 
 class Prober:
@@ -43,6 +51,8 @@ class Prober:
         self._on_result = on_result
         self._turn: asyncio.Task[None] | None = None
         self._flight: _Flight | None = None
+        self._given_up: set[_Asking] = set()
+        self.heard_late: Instant | None = None
         self.last: Reading[ProbeResult] = _NONE_YET if self.wanted else NO_PROBE
 
     @property
@@ -62,6 +72,7 @@ class Prober:
     def forget_before(self, born: Instant) -> None:
         """Forget what was asked before a new life began, in flight or answered, and ask that life at once."""
         flight, answered = self._flight, False
+        self._stop_listening()
         if isinstance(self.last, Known):
             answered = self.last.value.started >= born
             self.last = self.last if answered else _NONE_YET
@@ -80,6 +91,7 @@ class Prober:
             finally:
                 if turn.cancel():
                     await asyncio.wait({turn})
+                    self._stop_listening()
             if not turn.cancelled():
                 turn.result()  # what went wrong in it is for the supervisor
 
@@ -99,11 +111,32 @@ class Prober:
                 await asyncio.wait({asking}, timeout=_LOOK_SECONDS)
                 flight.look(self._clock.now())
             outcome, detail = _outcome(asking)
+            self._listen_on(asking)
         finally:
             self._flight = None
-            if asking.cancel():
+            if asking not in self._given_up and asking.cancel():
                 await asyncio.wait({asking})
         return ProbeResult(started=started, latency_seconds=flight.seconds, outcome=outcome, detail=detail)
+
+    def _listen_on(self, asking: _Asking) -> None:
+        if asking.done():
+            return
+        self._given_up.add(asking)
+        asyncio.get_running_loop().call_later(LISTEN_SECONDS, asking.cancel)
+        asking.add_done_callback(self._heard)
+
+    def _heard(self, asking: _Asking) -> None:
+        known = asking in self._given_up
+        self._given_up.discard(asking)
+        if not asking.cancelled() and asking.exception() is None and known and asking.result()[0] is ProbeOutcome.OK:
+            self.heard_late = self._clock.now()
+
+    def _stop_listening(self) -> None:
+        """Forget what was given up: it is of another life, or nobody wants to know any more."""
+        given_up, self._given_up = self._given_up, set()
+        self.heard_late = None
+        for asking in given_up:
+            asking.cancel()
 
     async def _ask(self) -> tuple[ProbeOutcome, str]:
         target = self._target
@@ -140,7 +173,7 @@ class _Flight:
         self.seconds, self._looked = self.waited(now), now
 
 
-def _outcome(asking: asyncio.Task[tuple[ProbeOutcome, str]]) -> tuple[ProbeOutcome, str]:
+def _outcome(asking: _Asking) -> tuple[ProbeOutcome, str]:
     if not asking.done():
         return ProbeOutcome.TIMEOUT, ""
     try:

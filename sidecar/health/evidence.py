@@ -56,6 +56,7 @@ def gather(history: History) -> HealthEvidence:
         pressure_because=() if isinstance(squeeze, Unknown) else squeeze.value.because,
         kernel_progress=_kernel_progress(history),
         loop_progress=loop_progress,
+        heard_late=sample.probe_heard_late,
         loop_moved=_loop_moved(history),
         loop_declared=declared,
         operation=None if operation is None else operation.operation,

@@ -44,6 +44,7 @@ class JudgeMemory:
     answers: int = 0  # in a row, in time
     failed_s: float | None = None  # the plain rule has failed it since, without one answer
     loop_s: float | None = None  # last sign of the serving loop: tokens moved, or a late answer
+    late_s: float | None = None  # an answer to a probe that was given up, counted last
     pressed_s: float | None = None  # last under pressure
     excused_s: float | None = None  # last with excused work
     work: str | None = None  # the operation last seen in flight
@@ -72,6 +73,9 @@ def count(memory: JudgeMemory, evidence: HealthEvidence, rules: Rules, *, excuse
         memory = replace(memory, excused_s=now, failures=0, failed_s=None)
     if evidence.loop_moved:
         memory = replace(memory, loop_s=now)
+    late_s = None if evidence.heard_late is None else evidence.heard_late.monotonic_s
+    if late_s is not None and late_s != memory.late_s:
+        memory = replace(memory, late_s=late_s, loop_s=now, failed_s=None)
     if isinstance(evidence.probe, Unknown) or evidence.probe.value.started.monotonic_s == memory.probe_s:
         return memory
     probe = evidence.probe.value

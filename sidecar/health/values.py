@@ -78,6 +78,7 @@ class HealthEvidence:
     loop_progress: Reading[Progress]  # serving-loop tokens from the guard; Unknown without the guard
     operation: Operation | None  # in flight now, from the black box
     operation_progress: Reading[Progress] = _NO_OPERATION  # its own words: item, bytes done, time of update
+    heard_late: Instant | None = None  # when a probe that was given up was answered after all
     loop_moved: bool = False  # a token came since the last tick; `loop_progress` looks back over a window
     loop_declared: bool = True  # by the server itself; else its asyncio loop, which may not be what serves
     session: str | None = None  # of the main process: another one is another life

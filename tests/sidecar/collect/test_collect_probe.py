@@ -194,3 +194,21 @@ async def test_a_pause_of_our_own_is_not_the_models() -> None:
         await asyncio.wait({task})
     assert result.outcome is ProbeOutcome.OK
     assert result.latency_seconds < 0.5
+
+
+async def test_an_answer_after_the_period_is_still_heard() -> None:
+    """A probe that was given up counts as failed, but its answer tells a slow server from a silent one."""
+    results: asyncio.Queue[ProbeResult] = asyncio.Queue()
+    async with serving(says(200, after=0.4)) as port:
+        prober = Prober(ProbeTarget.parse(f"http://127.0.0.1:{port}/"), FAST, SystemClock(), results.put_nowait)
+        task = asyncio.create_task(prober.run())
+        async with asyncio.timeout(5):
+            first = await results.get()
+            assert prober.heard_late is None
+            while prober.heard_late is None:
+                assert (await results.get()).outcome is ProbeOutcome.TIMEOUT
+        prober.forget_before(SystemClock().now())
+        assert prober.heard_late is None
+        task.cancel()
+        await asyncio.wait({task})
+    assert first.outcome is ProbeOutcome.TIMEOUT

@@ -560,3 +560,18 @@ def test_a_load_without_a_pace_has_no_time_to_go(done: int | None) -> None:
     """What has not moved, or is not counted, gives no estimate."""
     last = at_the_end(lambda _: Now(latency=None, operation=make.load("torch.load", 1 << 30, done=done)), 25.0)
     assert not any("to go" in one for one in last.reasons)
+
+
+def test_answers_later_than_the_period_refill_patience() -> None:
+    """Under pressure a server that still answers, however late, is not hung; it stays failed for the plain rule."""
+    memory, last = JudgeMemory(answered=True, answers=1), None
+    for second in range(10, 291, 10):
+        last = ProbeResult(started=make.at(second - 10.0), latency_seconds=10.0, outcome=ProbeOutcome.TIMEOUT)
+        now = Now(pressure=Known(Pressure.THRASH), kernel=Known(Progress.MOVING))
+        heard = make.at(second - second % 50.0)
+        memory, judgement = judge(memory, replace(evidence(float(second), now, last), heard_late=heard), RULES)
+        assert judgement.live, second
+    assert judgement.state is State.THRASHING
+    for second in range(300, 371, 10):
+        memory, judgement = judge(memory, replace(evidence(float(second), now, last), heard_late=heard), RULES)
+    assert not judgement.live
