@@ -69,6 +69,7 @@ def compose(podman: Podman) -> Iterator[Podman]:
     finally:
         podman.run([*command, "down", "-t", "0"], check=False)
         podman("volume", "rm", "-f", "compose_oomguard", check=False)
+        (ROOT / "integrations/compose/oom").unlink(missing_ok=True)  # conmon's mark of an OOM kill, in podman's folder
 
 
 def model_seen(podman: Podman, sidecar: str) -> dict[str, Any] | None:
