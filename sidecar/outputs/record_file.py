@@ -190,7 +190,7 @@ def _prepare(connection: sqlite3.Connection) -> str | None:
     connection.execute("PRAGMA synchronous=NORMAL")
     connection.execute(f"PRAGMA wal_autocheckpoint={_WAL_PAGES}")
     connection.execute(f"PRAGMA journal_size_limit={LOG_BYTES}")
-    connection.execute("PRAGMA cache_size=-1024")  # KiB
+    connection.execute("PRAGMA cache_size=-256")  # KiB; rows are appended, so old pages are not needed again
     connection.execute("PRAGMA temp_store=MEMORY")
     if empty:
         _create(connection)
