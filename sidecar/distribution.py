@@ -3,8 +3,8 @@
 Both names also exist on PyPI in other hands, so installing a stranger can overwrite or shadow them. Allowed are an
 ordinary install (the files match the hashes of RECORD), an editable one, and a plain checkout on PYTHONPATH.
 
-The `.dist-info` folder is read here and not with importlib.metadata: its import (zipfile, tempfile, bz2, lzma) would take
-0.8 MiB for the life of the daemon. That is asked only for the name of a stranger.
+The `.dist-info` folder is read here and not with importlib.metadata: its import (zipfile, tempfile, bz2, lzma) would
+take 0.8 MiB for the life of the daemon. That is asked only for the name of a stranger.
 """
 
 from __future__ import annotations

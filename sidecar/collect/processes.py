@@ -35,7 +35,8 @@ class ProcessReader:
         self.ended: Instant | None = None
         """When its end was noticed and latched; set by who deals with ends."""
         self._sample: ProcessSample | None = None
-        self._box_bytes = b""
+        self._box_hash = hash(b"")  # hashes of what was parsed: kept boxes would be 60 KiB a process
+        self._operations_hash = hash(b"")
         self._status: Reading[ProcStatus] = Unknown(Why.NOT_SAMPLED, "/proc/PID/status")
         self._stat: Reading[ProcStat] = Unknown(Why.NOT_SAMPLED, "/proc/PID/stat")
         self._io: Reading[ProcIo] = Unknown(Why.NOT_SAMPLED, "/proc/PID/io")
@@ -99,14 +100,14 @@ class ProcessReader:
         """Read the box, and parse it if an operation moved; beats, which move with every token, can wait."""
         box: KeptFile | None = self.seen.box
         data = None if box is None else box.read(_BOX_LIMIT)
-        if box is None or not isinstance(data, Known) or data.value[_OPERATIONS] == self._box_bytes[_OPERATIONS]:
+        if box is None or not isinstance(data, Known) or hash(data.value[_OPERATIONS]) == self._operations_hash:
             return False
         self._parse_box(data.value, box.where)
         return True
 
     def _parse_box(self, data: bytes, where: str) -> None:
-        if data != self._box_bytes:
-            self._box_bytes = data
+        if hash(data) != self._box_hash:
+            self._box_hash, self._operations_hash = hash(data), hash(data[_OPERATIONS])
             self._box = parse_box(data, where)
 
 
