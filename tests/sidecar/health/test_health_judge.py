@@ -448,6 +448,7 @@ def test_a_restarted_sidecar_goes_on_where_it_was() -> None:
         started = 20.0 if second >= 20 else None
         last = ProbeResult(started=make.at(10.0), latency_seconds=0.02, outcome=ProbeOutcome.OK)
         memory, before = judge(memory, evidence(float(second), Now(), last, started), RULES)
+    memory = replace(memory, crashes=(Crash("s1", 59.0, "crash_signal: SIGSEGV"),))
     restored = msgspec.json.decode(msgspec.json.encode(memory), type=JudgeMemory)
     assert restored == memory
     _, after = judge(restored, evidence(60.0, Now(), last, 20.0), RULES)
