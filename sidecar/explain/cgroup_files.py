@@ -1,69 +1,43 @@
-"""Dumps of cgroup files and of `docker stats`: readings for the answer, and kills that the counters prove."""
+"""Dumps of cgroup, PSI and memory files of the kernel, and of `docker stats`, as people paste them.
+
+Values stand behind a blank, "=" or ":", one a line, several in a line, or as a Python or JSON mapping; names may have
+their file or path before them. A name that comes again begins the next dump: another cgroup's.
+"""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-from sidecar.explain.sizes import UNLIMITED_BYTES
-from sidecar.explain.values import Field, Line, Role, Sign, seen
-from sidecar.units import human_bytes
-from sidecar.verdict.values import Confidence, EndClass
+from sidecar.explain.counters import Dump
+from sidecar.explain.values import Field, Line, Sign
 
 _PAIR: Final = re.compile(
-    r"^\s*(?:/\S*/)?((?:memory|pids|cpu|memsw)\.[a-z_.]{2,40}|[a-z_]{2,40})\s*[ =:]\s*(\d{1,20}|max)\s*$"
+    r"^\s*(?:[\w./-]{0,512}/)?(?:memory\.[a-z.]{2,20}:\s?)?"
+    r"((?:memory|pids|cpu|memsw)\.[a-z_.]{2,40}|[a-z_]{2,40})\s{0,40}[ =:]\s{0,40}(\d{1,20}|max)\s*$"
 )
+_EVENTS: Final = re.compile(r"memory\.events(?:\.local)?:?\s((?:[a-z_]{2,20} \d{1,20}\s?){2,10})")
 _REPR: Final = re.compile(r"u?['\"]([a-z_]{2,40})['\"]:\s?(\d{1,20})")
-_EVENTS: Final = ("low", "high", "max", "oom", "oom_kill", "oom_group_kill")
-_V1: Final = (
-    "hierarchical_memory_limit",
-    "total_rss",
-    "under_oom",
-    "oom_kill_disable",
-    "pgpgin",
-    "total_inactive_file",
-)
-_V2: Final = ("memory.current", "memory.max", "memory.peak", "oom_group_kill", "workingset_refault_anon", "anon")
+_PSI: Final = re.compile(r"^\s*(some|full) avg10=([\d.]{1,8}) avg60=([\d.]{1,8}) avg300=([\d.]{1,8}) total=(\d{1,20})")
+_MEMINFO: Final = re.compile(r"^([A-Z][A-Za-z]{2,30}(?:\([a-z_]{2,12}\))?):\s{1,40}(\d{1,20}) kB\s*$")
 _KNOWN: Final = frozenset(
     (
-        *(
-            *_EVENTS,
-            *_V1,
-            *_V2,
-            "cache",
-            "rss",
-            "swap",
-            "shmem",
-            "mapped_file",
-            "inactive_file",
-            "active_file",
-            "dirty",
-        ),
-        *(
-            "inactive_anon",
-            "active_anon",
-            "writeback",
-            "unevictable",
-            "rss_huge",
-            "pgfault",
-            "pgmajfault",
-            "file",
-            "kernel",
-        ),
-        *("usage", "limit", "memory_stats", "failcnt", "max_usage", "slab", "sock", "pgpgout", "oom_kill"),
+        *("low", "high", "max", "oom", "oom_kill", "oom_group_kill", "under_oom", "oom_kill_disable", "failcnt"),
+        *("hierarchical_memory_limit", "hierarchical_memsw_limit", "usage", "limit", "max_usage", "nr_free_pages"),
+        *("cache", "rss", "rss_huge", "swap", "shmem", "mapped_file", "dirty", "writeback", "unevictable"),
+        *("inactive_anon", "active_anon", "inactive_file", "active_file", "anon", "file", "kernel", "slab", "sock"),
+        *("pgpgin", "pgpgout", "pgfault", "pgmajfault", "workingset_refault_anon"),
     )
 )
-_FEWEST: Final = 2
 _PATIENCE: Final = 16  # foreign lines after which a dump is over
+_NEXT: Final = 2  # lines within which an unknown name is taken as one more counter of the dump
 
 
 class CgroupFilesParser:
-    """Keeps the counters of one dump. A name on a line of its own ("memory.events") heads the lines below it."""
+    """Keeps the dumps of one input."""
 
     def __init__(self) -> None:
-        self._values: dict[str, int | None] = {}
-        self._first: Line | None = None
-        self._kill: Line | None = None
+        self._dumps: list[Dump] = [Dump()]
         self._quiet = _PATIENCE
 
     @property
@@ -81,99 +55,55 @@ class CgroupFilesParser:
         """Pass over a line that cannot be of a dump: a log's, with its time."""
         self._quiet += 1
 
-    def _take(self, line: Line) -> bool:
-        found = _PAIR.match(line.whole)
-        if found is not None:
-            return self._put(found[1], found[2], line)
-        if "memory_stats" in line.whole or "hierarchical_memory_limit" in line.whole:
-            return any(self._put(name, value, line) for name, value in _REPR.findall(line.whole[:16384]))
-        return False
-
-    def _put(self, name: str, value: str, line: Line) -> bool:
-        known = (
-            name.startswith(("memory.", "pids.", "memsw.")) or name.removeprefix("total_") in _KNOWN or name in _KNOWN
-        )
-        if not known and not name.startswith("hierarchical_"):
-            return False
-        self._first = self._first or line
-        self._values.setdefault(name, None if value == "max" else int(value))
-        if name == "oom_kill":
-            self._kill = line
-        return True
-
     def readings(self) -> dict[str, Field]:
-        """Give what was read, by the kernel's names with dots as underscores; unlimited is None."""
-        if len(self._values) < _FEWEST:
+        """Give what the first dump says; `dumps` has all of them where there are several."""
+        told = [found for dump in self._dumps if (found := dump.readings())]
+        if not told:
             return {}
-        events = {name: self._values.get(name) for name in _EVENTS} if self._is_events() else {}
-        given: dict[str, Field] = {"version": self._version(), "events": dict(events) or None}
-        for name, value in self._values.items():
-            if name not in events:
-                given[name.replace(".", "_")] = None if value is None or value >= UNLIMITED_BYTES else value
-        given |= self._limits()
-        given["oom_kill"] = self._values.get("oom_kill")
-        current, most = self._values.get("memory.current"), self._values.get("memory.max")
-        if current is not None and most:
-            given["usage_ratio"] = round(current / most, 4)
-        return given
-
-    def _limits(self) -> dict[str, Field]:
-        memory = self._values.get("hierarchical_memory_limit", self._values.get("limit"))
-        memsw = self._values.get("hierarchical_memsw_limit")
-        given: dict[str, Field] = {}
-        if memory is not None:
-            given["limit"] = None if memory >= UNLIMITED_BYTES else memory
-        if "hierarchical_memory_limit" in self._values and "limit" in self._values:
-            given["limit"] = self._values["limit"]
-        if memsw is not None:
-            given |= {"memsw_limit": None if memsw >= UNLIMITED_BYTES else memsw, "memsw_limit_raw": memsw}
-        different: dict[str, Field] = {
-            name: [own, total]
-            for name, own in self._values.items()
-            if own is not None and (total := self._values.get(f"total_{name}")) is not None and total != own
-        }
-        return {**given, **({"own_vs_total_differ": different} if different else {})}
-
-    def _is_events(self) -> bool:
-        return "oom_kill" in self._values and "max" in self._values
-
-    def _version(self) -> int | None:
-        if any(name in self._values for name in _V1) or "under_oom" in self._values:
-            return 1
-        return 2 if any(name in self._values for name in _V2) or self._is_events() else None
+        return {**told[0], **({"dumps": [dict(one) for one in told]} if len(told) > 1 else {})}
 
     def finish(self) -> list[Sign]:
-        """Give a sign where the counters prove a kill. Which process, and when, they do not say."""
-        kills = self._values.get("oom_kill")
-        if not kills or self._kill is None or len(self._values) < _FEWEST:
-            return []
-        line = self._kill
-        limit = self._values.get("memory.max", self._values.get("hierarchical_memory_limit"))
-        limit = None if limit is None or limit >= UNLIMITED_BYTES else limit
-        own = self._values.get("oom")
-        size = "" if limit is None else f" of {human_bytes(limit)}"
-        at_own = bool(own)
-        where = f"the limit{size} of this cgroup" if at_own else "a limit above it, or the node's memory"
-        evidence = [seen(f"oom_kill {kills}" + ("" if own is None else f", oom {own}"), line.file, line.number)]
-        peak = self._values.get("memory.peak")
-        if peak is not None and limit is not None and peak >= limit:
-            evidence.append(seen(f"memory.peak reached the limit{size}", line.file, line.number))
-        return [
-            Sign(
-                role=Role.CAUSE,
-                source="cgroup files",
-                file=line.file,
-                line=line.number,
-                end_class=EndClass.CGROUP_OOM,
-                confidence=Confidence.HIGH
-                if at_own and len(evidence) > 1
-                else Confidence.MEDIUM
-                if at_own
-                else Confidence.LOW,
-                subject="counters",
-                summary=f"the kernel killed {kills} process{'es' if kills > 1 else ''} in this cgroup for {where}",
-                fields=self.readings(),
-                evidence=tuple(evidence),
-                missing=("which process was killed and when: the kernel log",),
-            )
-        ]
+        """Give a sign for each dump that proves a kill."""
+        return [sign for dump in self._dumps if (sign := dump.sign()) is not None]
+
+    def _take(self, line: Line) -> bool:
+        text = line.whole
+        if (found := _PAIR.match(text)) is not None:
+            return self._put(found[1], found[2], line)
+        if (found := _PSI.match(text)) is not None:
+            names = ("avg10", "avg60", "avg300")
+            averages = dict(zip(names, map(_number, found.group(2, 3, 4)), strict=True))
+            self._dumps[-1].tables.setdefault(found[1], {**averages, "total": int(found[5])})
+            return True
+        if (found := _MEMINFO.match(text)) is not None:
+            self._dumps[-1].values.setdefault(f"{found[1]}_kb", int(found[2]))
+            return True
+        pairs: list[tuple[str, str]] = []
+        if (found := _EVENTS.search(text)) is not None:
+            pairs = re.findall(r"([a-z_]+) (\d+)", found[1])
+        elif "memory_stats" in text or "hierarchical_memory_limit" in text:
+            pairs = _REPR.findall(text)
+        taken = [self._put(name, value, line) for name, value in pairs]
+        return any(taken)
+
+    def _put(self, name: str, value: str, line: Line) -> bool:
+        dotted = name.startswith(("memory.", "pids.", "memsw."))
+        known = dotted or name in _KNOWN or name.removeprefix("total_") in _KNOWN
+        if not known and self._quiet >= _NEXT:
+            return False
+        number = None if value == "max" else int(value)
+        dump = self._dumps[-1]
+        if name in dump.values:
+            dump = Dump()
+            self._dumps.append(dump)
+        dump.values.setdefault(name, number)
+        if name == "oom_kill":
+            dump.kill = line
+        return True
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None

@@ -25,13 +25,14 @@ _KILLING: Final = (
     EndClass.HEALTH_CHECK,
     EndClass.EVICTION,
     EndClass.DELETION,
+    EndClass.EXTERNAL_KILL,
 )
 _KEY_KINDS: Final = ("container:", "pod:", "unit:", "name:")
 _ABRT, _BUS, _KILL, _TERM = 6, 7, 9, 15
 _BROKEN: Final = (*ALLOCATION, EndClass.DEVICE_RESET, EndClass.APPLICATION_EXIT)
 _BY_SIGNAL: Final = {
     _KILL: _KILLING,
-    _TERM: (EndClass.USERSPACE_OOM, EndClass.HEALTH_CHECK, EndClass.EVICTION, EndClass.DELETION),
+    _TERM: tuple(one for one in _KILLING if one not in _OOM),
     _BUS: (EndClass.SHM_EXHAUSTED,),
 }
 """Which causes end in which signal; every other signal is a crash, after something broke."""
@@ -170,6 +171,7 @@ _RANKS: Final = {
     EndClass.APPLICATION_EXIT: 4,
     EndClass.HEALTH_CHECK: 5,
     EndClass.DELETION: 6,
+    EndClass.EXTERNAL_KILL: 7,
 }
 
 

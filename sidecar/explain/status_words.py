@@ -41,10 +41,10 @@ class Block:
 
 def sign_of(block: Block, around: Mapping[str, str]) -> Sign | None:
     """Judge one state; None where nothing ended."""
-    code = _number(block.pairs.get("exitcode"))
+    running = _runs(block)
+    code = None if running else _number(block.pairs.get("exitcode"))
     flag = {"true": True, "false": False}.get(block.pairs.get("oomkilled", "").lower())
     reason = block.pairs.get("reason") or None
-    running = block.pairs.get("running", "").lower() == "true" or block.pairs.get("status", "").lower() == "running"
     if (code is None and flag is not True and reason is None) or (running and not flag and block.head == "State"):
         return None
     if code == 0 and not flag and (reason is None or reason.lower() in _ORDERLY):
@@ -76,13 +76,18 @@ def sign_of(block: Block, around: Mapping[str, str]) -> Sign | None:
     )
 
 
+def _runs(block: Block) -> bool:
+    """Tell a state of a container that lives: its exit code 0 is none."""
+    return block.pairs.get("running", "").lower() == "true" or block.pairs.get("status", "").lower() == "running"
+
+
 def _fields(block: Block, around: Mapping[str, str], times: tuple[Stamp | None, Stamp | None]) -> dict[str, Field]:
     pairs = block.pairs
     started, finished = times
     lived = None if started is None or finished is None else finished.seconds - started.seconds
     reason = pairs.get("reason") or None
     synthetic = reason is not None and reason.lower() in _INVENTED
-    code = _number(pairs.get("exitcode"))
+    code = None if _runs(block) else _number(pairs.get("exitcode"))
     ended = end_fields(code=code)
     restarts = _number(block.after.get("restartcount") or around.get("restartcount"))
     return {

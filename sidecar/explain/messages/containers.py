@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from sidecar.explain.ends import signal_name
 from sidecar.explain.patterns import Pattern
 from sidecar.explain.sizes import ONE, size
 from sidecar.explain.values import Field, Role
@@ -65,6 +66,11 @@ def _eviction(text: str, _found: re.Match[str]) -> dict[str, Field]:
         "threshold_bytes": None if threshold is None else _quantity(threshold[1]),
         "available_bytes": None if available is None else _quantity(available[1]),
     }
+
+
+def _docker_kill(_text: str, found: re.Match[str]) -> dict[str, Field]:
+    number = int(found[2] or found[3])
+    return {"signal": signal_name(number), "keys": [f"container:{found[1]}"] if found[1] else []}
 
 
 def _quantity(text: str) -> int | None:
@@ -136,15 +142,35 @@ PATTERNS: Final = (
     ),
     _row(
         "eviction",
-        ("low on resource", "evicted", "eviction manager", "emptydir volume", "ephemeral local storage"),
+        ("low on resource", "evict", "preempt", "eviction manager", "emptydir volume", "ephemeral local storage"),
         r"node was low on resource: |eviction manager: (?:pod )?\S+ (?:is )?evicted"
         r"|Usage of EmptyDir volume \S+ exceeds the limit"
-        r"|[Ee]phemeral local storage usage exceeds|\bTaintManagerEviction\b|[Rr]eason:\s+\"?(?:Evicted|Preempt\w*)\b",
+        r"|[Ee]phemeral local storage usage exceeds"
+        r"|\bTaintManagerEviction\b|\bPreempted\s+\S|[Rr]eason:\s+\"?(?:Evicted|Preempt\w*)\b",
         "the node evicted the pod",
         end_class=EndClass.EVICTION,
         read=_eviction,
         after=4,
         again=False,
+    ),
+    _row(
+        "docker_kill",
+        ("container kill", '"kill"'),
+        r"\bcontainer kill ([0-9a-f]{12,64}).{0,4000}?\bsignal=(\d{1,2})"
+        r'|"(?:status|Action)":\s?"kill".{0,4000}?"signal":\s?"(\d{1,2})"',
+        "a client of the container engine sent it a signal (docker stop, kill or rm, or an orchestrator)",
+        end_class=EndClass.EXTERNAL_KILL,
+        confidence=Confidence.MEDIUM,
+        read=_docker_kill,
+        again=False,
+        missing=("which client sent it: the log of the engine, or of the orchestrator",),
+    ),
+    _row(
+        "deadline",
+        ("deadlineexceeded",),
+        r"\b[Rr]eason:\s+\"?DeadlineExceeded\b",
+        "the pod ran past its deadline and was stopped",
+        end_class=EndClass.DELETION,
     ),
     _row(
         "stopping",

@@ -108,6 +108,23 @@ PATTERNS: Final = (
         after=3,
     ),
     _row(
+        "by_name",
+        ("terminated by sig", "killed by sig"),
+        r"(?:terminated|killed) by (SIG[A-Z]{2,8})\b",
+        "a process was ended by a signal",
+        read=lambda _text, found: end_fields(code=None, signal=found[1]),
+    ),
+    _row(
+        "child",
+        ("child process",),
+        r"Child process \[(\d{1,10})\] died",
+        "a worker of the server died; its server does not say of what",
+        end_class=EndClass.UNKNOWN,
+        confidence=Confidence.LOW,
+        read=lambda _text, found: {"worker_pid": int(found[1]), "pids": [int(found[1])]},
+        missing=("the worker's exit status, or an OOM kill at that moment",),
+    ),
+    _row(
         "shell",
         (
             "segmentation fault",
@@ -116,6 +133,7 @@ PATTERNS: Final = (
             "floating point exception",
             "aborted",
             "fatal python error",
+            "signal: ",
         ),
         r"\b(Segmentation fault|Aborted|Illegal instruction|Floating point exception"
         r"|Trace/breakpoint trap)\b(?:\s+\(core dumped\)|$|\n)"

@@ -235,9 +235,9 @@ PATTERNS: Final = (
     ),
     _gpu(
         "ambiguous",
-        ("cublas_status", "cudnn_status", "unable to find an engine", "cusolver_status"),
+        ("cublas_status", "cudnn_status", "cuda error: unknown", "unable to find an engine", "cusolver_status"),
         r"(?:CUBLAS|CUDNN|CUSOLVER)_STATUS_(?:INTERNAL_ERROR|NOT_INITIALIZED|EXECUTION_FAILED)"
-        r"|unable to find an engine to execute",
+        r"|unable to find an engine to execute|CUDA error: unknown error",
         "a CUDA library failed; a GPU without free memory is a usual reason, but the message does not say so",
         end_class=EndClass.UNKNOWN,
         confidence=Confidence.LOW,

@@ -107,6 +107,39 @@ TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
         ),
         "RuntimeError: SYS_EBUSY: Lack of device memory",
         "cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
+        (
+            "    Last State:     Terminated\n"
+            "      Reason:       Error\n"
+            "      Exit Code:    1\n"
+            "      Message: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+        ),
+        (
+            "2024-01-01T00:00:00.000000Z ERROR text_generation_launcher: Shard 0 crashed\n"
+            '{"timestamp":"2024-01-01T00:00:00Z","level":"ERROR","message":"Server error: CUDA out '
+            'of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 10 GiB"}'
+        ),
+        (
+            "(EngineCore_0 pid=12) ERROR 01-01 00:00:00 [core.py:700] EngineCore failed to start.\n"
+            "(EngineCore_0 pid=12) ERROR 01-01 00:00:00 [core.py:700] Traceback\n"
+            "(EngineCore_0 pid=12) torch.OutOfMemoryError: CUDA out of memory. Tried to allocate "
+            "2.00 GiB. GPU 0 has a total capacity of 3.00 GiB\n"
+            "(APIServer pid=1) RuntimeError: Engine core initialization failed. See root cause "
+            "above. Failed core proc(s): {}"
+        ),
+        (
+            "[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 "
+            "has a total capacity of 3.00 GiB\n"
+            "[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 1 "
+            "has a total capacity of 3.00 GiB"
+        ),
+        (
+            "E0101 00:00:00.000000 1 model_lifecycle.cc:596] failed to load 'x' version 1: Internal: "
+            "onnx runtime error 1: CUDA failure 2: out of memory ; GPU=0 ; hostname=x"
+        ),
+        (
+            'time=2024 level=ERROR source=sched.go:455 msg="error loading llama server" error="llama '
+            'runner process has terminated: cudaMalloc failed: out of memory"'
+        ),
     ),
     "host_allocation_failure": (
         (
@@ -134,6 +167,11 @@ TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
         ("FATAL server failed during startup | cudaMallocHost failed: cudaErrorMemoryAllocation: out of memory"),
         "ggml_cuda_host_malloc: failed to allocate 1900,00 MiB of pinned memory: invalid argument",
         "FATAL ERROR: Reached heap limit Allocation failed - JavaScript heap out of memory",
+        (
+            "E0000 external/xla/xla/stream_executor/cuda/cuda_driver.cc:1] failed to alloc "
+            "8589934592 bytes on host: RESOURCE_EXHAUSTED: : CUDA_ERROR_OUT_OF_MEMORY: out of memory"
+        ),
+        'Exception in thread "main" java.lang.OutOfMemoryError: Java heap space',
     ),
     "unknown": (
         "RuntimeError: cuDNN error: CUDNN_STATUS_NOT_INITIALIZED",
@@ -165,6 +203,11 @@ TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
             "2024-01-01T00:00:01Z container die 9a0018abdad2f7ed48b56848a498461b1561304f5d6b3518a679b"
             "7767fc2761e (exitCode=137, image=x)"
         ),
+        'level=ERROR msg="llama runner terminated" error="signal: killed"',
+        "RuntimeError: CUDA error: unknown error",
+        "2024-01-01 00:00:00,000 INFO exited: vllm (terminated by SIGKILL; not expected)",
+        "vllm-1 exited with code 137",
+        "INFO:     Child process [12] died",
     ),
     "shm_exhausted": (
         "RuntimeError: unable to write to file </torch_1234_567>: No space left on device (28)",
@@ -202,6 +245,13 @@ TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
         ),
         "distributed.worker.memory - WARNING - Worker exceeded 95% memory budget. Restarting",
         "lowmemorykiller: Kill 'com.foo' (1234), uid 10123, oom_score_adj 900 to free 12345kB rss",
+        (
+            "Sep 10 14:59:49 image systemd-oomd[34]: Considered 2 cgroups for killing, top "
+            "candidates were:\n"
+            "Sep 10 14:59:49 image systemd[1]: a.scope: systemd-oomd killed some process(es) in this "
+            "unit.\n"
+            "Sep 10 14:59:50 image systemd[1]: a.scope: Failed with result 'oom-kill'."
+        ),
     ),
     "cgroup_oom": (
         (
@@ -260,6 +310,56 @@ TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
             'killed due to memory usage"}]}'
         ),
         ("oom_kill_disable 0\nunder_oom 0\noom_kill 2"),
+        (
+            "    Last State:     Terminated\n"
+            "      Reason:       OOMKilled\n"
+            "      Exit Code:    137\n"
+            "Events:\n"
+            "  Warning  Unhealthy  2m (x3 over 3m)  kubelet  Liveness probe failed: x connection "
+            "refused"
+        ),
+        (
+            '{"ID":"x","State":{"OciVersion":"1.0","Status":"exited","OOMKilled":true,"ExitCode":137,'
+            '"StartedAt":"2024-01-01T00:00:00Z","FinishedAt":"2024-01-01T00:01:00Z"}}'
+        ),
+        (
+            '[{"State":{"Status":"running","Running":true,"OOMKilled":true,"ExitCode":0,"StartedAt":"'
+            '2024-01-01T00:00:00Z","FinishedAt":"0001-01-01T00:00:00Z"}}]'
+        ),
+        (
+            "memory.events:low 0\n"
+            "memory.events:high 0\n"
+            "memory.events:max 12\n"
+            "memory.events:oom 2\n"
+            "memory.events:oom_kill 2"
+        ),
+        "memory.events: low 0 high 0 max 35 oom 1 oom_kill 1 oom_group_kill 0",
+        (
+            "/kubepods/memory.events\n"
+            "low 0\n"
+            "high 0\n"
+            "max 0\n"
+            "oom 0\n"
+            "oom_kill 0\n"
+            "/kubepods/pod/memory.events\n"
+            "low 0\n"
+            "high 0\n"
+            "max 9\n"
+            "oom 3\n"
+            "oom_kill 3"
+        ),
+        (
+            "● vllm.service - x\n"
+            "     Loaded: loaded (/etc/x; enabled)\n"
+            "     Active: failed (Result: oom-kill) since Mon 2024-01-01 00:00:00 UTC; 1h ago\n"
+            "    Process: 123 ExecStart=/x (code=killed, signal=KILL)\n"
+            "   Main PID: 123 (code=killed, signal=KILL)"
+        ),
+        (
+            "0s  Warning  OOMKilling  node/gke-1  Memory cgroup out of memory: Killed process 123 "
+            "(python) total-vm:1kB, anon-rss:1kB, file-rss:0kB, shmem-rss:0kB, UID:0 pgtables:4kB "
+            "oom_score_adj:999"
+        ),
     ),
     "global_oom": (
         ("Warning  SystemOOM  5m  kubelet  System OOM encountered, victim process: python, pid: 12345"),
@@ -271,8 +371,14 @@ TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
             "quantity: 100Mi, available: 72Mi. Container vllm was using 50Gi, request is 10Gi, has "
             "larger consumption of memory."
         ),
+        "Warning  Preempted  2m  default-scheduler  Preempted by pod abc on node x",
+        ("status:\n  message: The node had condition: [MemoryPressure].\n  phase: Failed\n  reason: Evicted"),
+        'Usage of EmptyDir volume "dshm" exceeds the limit "1Gi".',
     ),
-    "deletion": ("  Normal  Killing  10s  kubelet  Stopping container vllm",),
+    "deletion": (
+        "  Normal  Killing  10s  kubelet  Stopping container vllm",
+        ("status:\n  phase: Failed\n  reason: DeadlineExceeded"),
+    ),
     "health_check": (
         (
             "Warning  Unhealthy  2m  kubelet  Startup probe failed: HTTP probe failed with "
@@ -286,6 +392,23 @@ TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
         (
             '{"stoppedReason":"Task failed ELB health checks in (target-group '
             'arn)","containers":[{"name":"a","exitCode":137}]}'
+        ),
+        (
+            "    Last State:     Terminated\n"
+            "      Reason:       Error\n"
+            "      Exit Code:    137\n"
+            "    Ready: True\n"
+            "Events:\n"
+            "  Warning  Unhealthy  2m (x3 over 3m)  kubelet  Liveness probe failed: HTTP probe "
+            "failed with statuscode: 500\n"
+            "  Normal  Killing  2m  kubelet  Container vllm failed liveness probe, will be restarted"
+        ),
+        (
+            "    Last State:     Terminated\n"
+            "      Reason:       Error\n"
+            "      Exit Code:    143\n"
+            "Events:\n"
+            "  Normal  Killing  2m  kubelet  Container vllm failed liveness probe, will be restarted"
         ),
     ),
     "": (
@@ -308,6 +431,26 @@ TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
         ("low 0\nhigh 12\nmax 0\noom 0\noom_kill 0"),
         ("some avg10=0.00 avg60=0.00 avg300=0.00 total=0\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0"),
         ("anon 1234\nfile 99\nkernel 12\nshmem 0"),
+        (
+            "Warning  Unhealthy  2s (x20 over 3m)  kubelet  Readiness probe failed: HTTP probe "
+            "failed with statuscode: 503"
+        ),
+        (
+            '[{"State":{"Status":"running","Running":true,"OOMKilled":false,"ExitCode":0,"StartedAt":'
+            '"2024-01-01T00:00:00Z","FinishedAt":"0001-01-01T00:00:00Z"}}]'
+        ),
+        (
+            '[{"State":{"Status":"exited","Running":false,"OOMKilled":false,"ExitCode":0,"FinishedAt"'
+            ':"2024-01-01T00:00:00Z"}}]'
+        ),
+        ("some avg10=1.50 avg60=0.20 avg300=0.01 total=123\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=5"),
+        ("MemTotal:       263940716 kB\nMemFree:         1000 kB\nMemAvailable:   20000 kB\nSwapTotal: 0 kB"),
+        ("oom_kill 5\npgmajfault 12\npgscan_kswapd 100"),
+        ("anon 2141384704\nfile 1000\nkernel 1\nfile_mapped 10\nworkingset_refault_anon 0\npgscan 100"),
+        (
+            "2024-01-01T00:00:00Z container health_status: unhealthy "
+            "9a0018abdad2f7ed48b56848a498461b1561304f5d6b3518a679b7767fc2761e (image=x)"
+        ),
     ),
     "device_reset": (
         (
@@ -329,6 +472,8 @@ TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
             "[  9.000001] NVRM: Xid (PCI:0000:18:00): 119, pid=88, name=python, Timeout after 6s of "
             "waiting for RPC response from GPU0 GSP!"
         ),
+        ("amdgpu 0000:03:00.0: amdgpu: GPU reset begin!\namdgpu 0000:03:00.0: amdgpu: GPU reset(2) succeeded!"),
+        "RuntimeError: CUDA error: uncorrectable ECC error encountered",
     ),
     "application_exit": (
         "[1.0] NVRM: Xid (PCI:0000:3b:00): 43, pid=2911, name=python, Ch 00000010",
@@ -350,5 +495,15 @@ TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
         ("dmesg: python[1234]: segfault at 7f0 ip 00007f sp 00007f error 4 in libtorch_cuda.so[7f+1000]"),
         ("Fatal Python error: Segmentation fault\n\nCurrent thread 0x0000 (most recent call first):"),
         ("terminate called after throwing an instance of 'c10::Error'\nAborted (core dumped)"),
+    ),
+    "external_kill": (
+        (
+            "2024-01-01T00:00:00Z container kill 9a0018abdad2f7ed48b56848a498461b1561304f5d6b3518a679"
+            "b7767fc2761e (image=x, signal=15)\n"
+            "2024-01-01T00:00:10Z container kill 9a0018abdad2f7ed48b56848a498461b1561304f5d6b3518a679"
+            "b7767fc2761e (image=x, signal=9)\n"
+            "2024-01-01T00:00:10Z container die 9a0018abdad2f7ed48b56848a498461b1561304f5d6b3518a679b"
+            "7767fc2761e (exitCode=137, image=x)"
+        ),
     ),
 }
