@@ -46,8 +46,8 @@ def step(told: Told, findings: Iterable[Finding], now_s: float) -> tuple[Told, P
         told = replace(told, worst_since=max(told.worst_since, level, key=_rank))
     if _rank(level) > _rank(told.level):
         return _tell(level, loudest, now_s)
-    if told.better_since_s is not None and now_s - told.better_since_s >= HOLD_SECONDS:
-        return _tell(told.worst_since, loudest, now_s)
+    if told.better_since_s is not None:
+        return _tell(told.worst_since, loudest, now_s) if now_s - told.better_since_s >= HOLD_SECONDS else (told, None)
     if told.level != NONE and now_s - told.told_s >= REPEAT_SECONDS:
         return replace(told, told_s=now_s), Pressure(told.level, _reason(told.level, loudest))
     return told, None
@@ -66,7 +66,7 @@ def _tell(level: str, loudest: Finding | None, now_s: float) -> tuple[Told, Pres
 def _reason(level: str, loudest: Finding | None) -> str:
     if level == NONE:
         return "over"
-    return loudest.text if loudest is not None else f"better for less than {HOLD_SECONDS:g} s"
+    return loudest.text if loudest is not None else f"it came and went in the last {HOLD_SECONDS:g} s"
 
 
 def _rank(level: str) -> int:
