@@ -12,7 +12,7 @@ APT_LAB := qemu-system-x86 busybox-static kmod cpio zstd xz-utils \
 	podman crun runc containerd conmon netavark catatonit uidmap containernetworking-plugins debootstrap iptables \
 	prometheus
 
-.PHONY: help demo test test-gpu lint types unit lab bench bench-health wheel clean apt apt-lab
+.PHONY: help demo test test-gpu lint types unit lab bench bench-guard bench-health wheel clean apt apt-lab
 
 help: ## say what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -85,6 +85,11 @@ $(GPU_VENV)/ready: .ci/constraints.txt
 
 bench: $(VENV)/ready ## measure; writes build/bench/*.json
 	@$(PY) -m bench.sidecar
+
+bench-guard: $(VENV)/ready ## what the guard costs, beside other tools; writes build/bench/guard.json
+	@test -d build/bench/peers/memray || $(PY) -m pip install -q --no-deps --target build/bench/peers memray==1.20.0 \
+	  || echo "bench-guard: memray cannot be installed here: its figures are left out"
+	@$(PY) -m bench.guard
 
 bench-health: $(VENV)/ready ## three judges on well and hung servers; writes build/bench/health.json and .svg (needs root)
 	@$(PY) -m bench.health

@@ -158,6 +158,22 @@ print(json.dumps(failures()))
     assert host.failures[0].stack == ()
 
 
+def test_the_hot_path_is_untouched(host: CudaHost) -> None:
+    """Installing replaces no function of torch but `load`, and sets no mode: an allocation runs torch alone."""
+    code = """
+places = [torch, torch.Tensor, torch.cuda, torch.cuda.memory, torch.nn.functional, torch._C]
+before = [dict(vars(place)) for place in places]
+guard.install()
+torch.zeros(1).cuda()
+changed = {name for place, seen in zip(places, before) for name in seen if vars(place).get(name) is not seen[name]
+           if callable(seen[name])}
+print(json.dumps([sorted(changed), torch._C._len_torch_dispatch_stack(), torch._C._len_torch_function_stack()]))
+"""
+    changed, dispatch, function = host.told(code, install="")
+    assert changed == ["load"]
+    assert (dispatch, function) == (0, 0)
+
+
 def test_after_fork(host: CudaHost) -> None:
     """A child forked before CUDA is up records into its own box; CUDA stays down in the parent."""
     code = """
