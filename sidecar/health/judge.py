@@ -114,12 +114,10 @@ def _work(memory: JudgeMemory, evidence: HealthEvidence, rules: Rules) -> Work:
 
 
 def _squeeze(memory: JudgeMemory, evidence: HealthEvidence, rules: Rules) -> Squeeze:
-    if isinstance(evidence.pressure, Unknown):
-        return Squeeze.UNKNOWN
-    squeeze = _SQUEEZE[evidence.pressure.value]
-    if squeeze is Squeeze.NONE and memory.pressed_s is not None:
+    squeeze = Squeeze.UNKNOWN if isinstance(evidence.pressure, Unknown) else _SQUEEZE[evidence.pressure.value]
+    if squeeze in (Squeeze.NONE, Squeeze.UNKNOWN) and memory.pressed_s is not None:
         since = evidence.at.monotonic_s - memory.pressed_s
-        return Squeeze.JUST_ENDED if since <= rules.period_seconds + rules.timeout_seconds else Squeeze.NONE
+        return Squeeze.JUST_ENDED if since <= rules.period_seconds + rules.timeout_seconds else squeeze
     return squeeze
 
 

@@ -170,3 +170,15 @@ def test_more_stall_is_never_less_pressure(some: int, full: int, io: int, refaul
         return found.value.pressure
 
     assert _RANK.index(last(more)) >= _RANK.index(last((0, 0, 0, 0)))
+
+
+def test_readahead_makes_few_faults_of_many_refaults() -> None:
+    """Without pressure files: hundreds of megabytes a second read again are pressure, at few major faults as well."""
+    found = squeeze(lambda now: make.V1(refaults=int(130_000 * now), majfaults=int(90 * now)))
+    assert found.pressure is Pressure.RECLAIM
+
+
+def test_a_file_read_again_and_again_by_calls_is_no_pressure_without_faults() -> None:
+    """Reads of a file above the limit refault as much, and nothing that is mapped waits for the disk."""
+    found = squeeze(lambda now: make.V1(refaults=int(130_000 * now), majfaults=int(2 * now)))
+    assert found.pressure is Pressure.NONE

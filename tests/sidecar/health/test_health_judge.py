@@ -576,3 +576,15 @@ def test_answers_later_than_the_period_refill_patience() -> None:
     for second in range(300, 371, 10):
         memory, judgement = judge(memory, replace(evidence(float(second), now, last), heard_late=heard), RULES)
     assert not judgement.live
+
+
+def test_pressure_that_cannot_be_seen_any_more_has_just_ended() -> None:
+    """Where faults alone tell pressure, a second without enough of them is no proof of calm, and no hang either."""
+    world: World = lambda now: Now(  # noqa: E731
+        latency=0.02 if now < 30 else None,
+        pressure=Known(Pressure.RECLAIM) if now % 4 < 2 else Unknown(Why.MISSING, "memory.pressure"),
+        kernel=Known(Progress.MOVING),
+    )
+    failed = failed_at(world, 200.0)
+    assert failed is not None
+    assert failed == pytest.approx(kubelet_fails_at(30.0) + RULES.credit_seconds, abs=RULES.period_seconds)
