@@ -138,7 +138,6 @@ def playable() -> tuple[Scenario, ...]:
 
 
 SHORT: Final = (
-    "idle",
     "8 threads thrash mapped weights, slow disk",
     "deadlock, idle",
     "deadlock while other threads thrash",

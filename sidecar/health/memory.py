@@ -131,8 +131,11 @@ def replaced_in_time(memory: JudgeMemory, evidence: HealthEvidence, rules: Rules
     """Say whether a dead model may still be replaced before anybody would fail it.
 
     In a container that stands, a plain prober would be refused at every period from the end on. Where the container
-    is gone nobody is probed; the next one may take the start-up time, as any new server.
+    is gone nobody is probed; the next one may take the start-up time, as any new server. Where we do not probe, nothing
+    is known of a next one that nobody handed over.
     """
+    if evidence.removed and isinstance(evidence.probe, Unknown) and evidence.probe.why is Why.MISSING:
+        return True
     dead = 0.0 if memory.dead_s is None else evidence.at.monotonic_s - memory.dead_s
     refused = rules.failure_threshold * rules.period_seconds
     return dead < (rules.startup_seconds if evidence.removed else refused)

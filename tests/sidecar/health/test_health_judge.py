@@ -588,3 +588,8 @@ def test_pressure_that_cannot_be_seen_any_more_has_just_ended() -> None:
     failed = failed_at(world, 200.0)
     assert failed is not None
     assert failed == pytest.approx(kubelet_fails_at(30.0) + RULES.credit_seconds, abs=RULES.period_seconds)
+
+
+def test_a_container_that_is_gone_is_not_held_against_a_next_one_that_nobody_probes() -> None:
+    """Without a probe and a hand-over nothing is known of what runs there now: that fails nobody."""
+    assert failed_at(lambda now: Now(alive=Known(now < 33), removed=now >= 34, probed=False), 2000.0) is None
