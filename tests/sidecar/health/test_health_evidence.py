@@ -222,3 +222,53 @@ def test_a_token_is_told_at_the_tick_it_came() -> None:
     assert found.loop_progress == MOVING
     assert not found.loop_moved
     assert watched(lambda now: make.Work(beats={"loop": int(now * 10)})).loop_moved
+
+
+def _throttled(lines: Callable[[float], dict[str, int]]) -> tuple[str, ...]:
+    """Give the notes of a model whose cpu.stat says so."""
+    history: History | None = None
+    for tick in range(20):
+        level = make.level(make.V2())
+        level = replace(level, memory=replace(level.memory, cpu_stat=Known(lines(tick / 2))))
+        sample = make.sample(tick / 2, level)
+        history = History.start(sample) if history is None else history.append(sample)
+    assert history is not None
+    return gather(history).notes
+
+
+def test_a_cpu_limit_that_holds_it_back_is_said() -> None:
+    """Throttled time of cpu.stat is told as a share, in the units of v2 and of v1; none and little say nothing."""
+    for lines in (
+        lambda now: {"throttled_usec": int(400_000 * now)},
+        lambda now: {"throttled_time": int(400_000_000 * now)},
+    ):
+        assert _throttled(lines) == ("held back by its CPU limit for 40.0 % of the last 5 s",)
+    assert _throttled(lambda now: {"throttled_usec": int(10_000 * now)}) == ()
+    assert _throttled(lambda _: {"usage_usec": 5}) == ()
+
+
+@pytest.mark.parametrize(("state", "stopped"), [("T", True), ("t", True), ("D", False), ("Z", False)])
+def test_the_state_of_the_main_process_is_said(state: str, stopped: bool) -> None:  # noqa: FBT001 - a case
+    """Stopped, waiting in the kernel, first thread ended: told with the reasons; stopped is a standstill."""
+    sample = make.sample(0.0)
+    (main,) = sample.processes
+    assert isinstance(main.stat, Known)
+    main = replace(main, stat=Known(replace(main.stat.value, state=state)))
+    found = gather(History.start(replace(sample, processes=(main,))))
+    assert found.stopped is stopped
+    assert any(f"({state})" in note for note in found.notes)
+
+
+def test_an_engine_is_a_living_child_with_beats_or_a_load() -> None:
+    """A helper child without either is no engine, and neither is the main process."""
+    engine = make.Work(life=replace(make.LIFE, session="s2", pid=101), main=False, beats={"tokens": 1})
+    helper = make.Work(life=replace(make.LIFE, session="s3", pid=102), main=False, box=True)
+    sample = make.sample(0.0, work=make.Work(beats={"loop": 1}))
+    processes = tuple(
+        replace(one, box=Known(replace(one.box.value, parent_session="s1")))
+        for one in (engine.sample(), helper.sample())
+        if isinstance(one.box, Known)
+    )
+    assert len(processes) == 2
+    found = gather(History.start(replace(sample, processes=(*sample.processes, *processes))))
+    assert found.engines == ("s1",)
