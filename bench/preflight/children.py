@@ -69,10 +69,23 @@ class Zygote:
         self._expect("ended 0")
         return Peaks(peaks["Anon"] - before["Anon"], peaks["File"] - before["File"], seconds)
 
+    def seconds(self, code: str) -> float:
+        """Run code to its end and give the time from where it says that it has begun."""
+        self._start(code)
+        self._go()
+        self._expect("begun")
+        started = time.monotonic()
+        self._expect("done")
+        seconds = time.monotonic() - started
+        self._go()
+        self._expect("ended 0")
+        return seconds
+
     def kill_after(self, code: str, seconds: float) -> bool:
-        """Start code, kill it after so long, and tell whether that came before its end."""
+        """Start code, kill it so long after it has begun, and tell whether that came before its end."""
         pid = self._start(code)
         self._go()
+        self._expect("begun")
         time.sleep(seconds)
         os.kill(pid, signal.SIGKILL)
         said = self._line()
@@ -100,7 +113,7 @@ class Zygote:
     def _line(self) -> str:
         """Read what a child says; what libraries print in between is skipped."""
         while line := self._out.readline().decode().strip():
-            if line in ("imported", "done") or line.isdecimal() or line.startswith("ended "):
+            if line in ("imported", "begun", "done") or line.isdecimal() or line.startswith("ended "):
                 return line
         raise ChildError("the interpreter that forks is gone")
 

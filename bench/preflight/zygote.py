@@ -3,8 +3,9 @@
     python -m bench.preflight.zygote MODULE ...
 
 Standard input takes one JSON string of code after the other. For each a child is forked; it prints its pid, waits for
-one line, runs the code, prints "done" and waits for another line. When it has ended, `ended STATUS` is printed. So
-the same imports serve every measurement, and a child may be killed at any moment.
+one line, runs the code, prints "done" and waits for another line. The code may call `begin()`, which prints "begun".
+When the child has ended, `ended STATUS` is printed. So the same imports serve every measurement, and a child may be
+killed at any moment.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def _child(code: str) -> None:
     try:
         _say(str(os.getpid()))
         _hear()
-        exec(code, {"checkpoints": checkpoints})
+        exec(code, {"checkpoints": checkpoints, "begin": lambda: _say("begun")})
         _say("done")
         _hear()
         status = 0

@@ -100,7 +100,7 @@ _ALL: Final = (
         name="transformers.from_pretrained", formats=_HUB, library="transformers", converted=1, mapped=1, streams=True
     ),
     LoadPath(
-        name="accelerate.load_checkpoint_and_dispatch", formats=_HUB, library="accelerate", wanted=1, mapped=1,
+        name="accelerate.load_checkpoint_and_dispatch", formats=_HUB, library="accelerate", converted=1, mapped=1,
         streams=True, cheaper=("transformers.from_pretrained",),
     ),
     LoadPath(
