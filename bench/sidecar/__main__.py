@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import compileall
+import http.client
 import json
 import os
 import platform
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -21,6 +23,7 @@ from bench.sidecar.figures import Json, Part
 from tests.lab.kit.cgroups import sweep
 from tests.lab.kit.offer import offer
 from tests.lab.kit.places import CHECKOUT
+from tests.lab.kit.wait import TooLateError
 
 RESULT: Final = CHECKOUT / "build" / "bench" / "sidecar.json"
 
@@ -37,13 +40,17 @@ def main() -> int:
         compileall.compile_dir(CHECKOUT / package, quiet=1)
     options.out.unlink(missing_ok=True)  # that of an earlier run must not pass for this one's
     machine = _machine()
-    sys.stdout.write(f"{machine['mode']}, kernel {machine['kernel']}, {machine['cores']} cores\n")
+    sys.stdout.write(f"{machine['mode']}, kernel {machine['kernel']}, {machine['cores']} cores, ")
+    sys.stdout.write(f"load average {machine['load_average_before']:.1f}\n")
     parts: list[Part] = []
     try:
         for part in _measure(options):
             parts.append(part)
             sys.stdout.write("\n" + "\n".join(part.table()) + "\n")
             sys.stdout.flush()
+    except (TooLateError, OSError, http.client.HTTPException, subprocess.CalledProcessError) as error:
+        sys.stdout.write(f"the benchmark could not go on: {error}\n")
+        return 1
     except KeyboardInterrupt:
         sys.stdout.write("interrupted; processes and cgroups are gone\n")
         return 128 + signal.SIGINT

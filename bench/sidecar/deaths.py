@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
 from time import monotonic
 from typing import Final
 
+from bench.sidecar import loads
 from bench.sidecar.figures import Figure, Goal, Part, median
-from bench.sidecar.stage import Model, Stage
-from tests.lab.kit import loads
+from bench.sidecar.stage import Stage
 from tests.lab.kit.cgroups import Limits
 from tests.lab.kit.wait import until
 
@@ -26,15 +26,15 @@ class Way:
     """A way to end: the load, what is done to it once it is seen, and the class that the verdict must name."""
 
     name: str
-    load: str
+    load: Sequence[str]
+    strike: Callable[[int], None]
     end_class: str
-    strike: Callable[[Model], None] = lambda _: None
 
 
 WAYS: Final = (
-    Way("sigkill", "sleep", "external_kill", lambda model: os.kill(model.pid, signal.SIGKILL)),
-    Way("oom", "grow rate=60", "cgroup_oom"),
-    Way("exit_3", "leave code=3 after=1.5", "application_exit"),
+    Way("sigkill", loads.command("work"), lambda pid: os.kill(pid, signal.SIGKILL), "external_kill"),
+    Way("oom", loads.command("grow", "60"), loads.start, "cgroup_oom"),
+    Way("exit_3", loads.command("leave", "3"), loads.start, "application_exit"),
 )
 
 
@@ -84,8 +84,8 @@ def measure(kills: int) -> Iterator[Part]:
 
 
 def _one(stage: Stage, way: Way, number: int) -> Death:
-    with stage.model(f"{way.name}-{number}", loads.command(way.load), LIMIT) as model:
-        way.strike(model)
+    with stage.model(f"{way.name}-{number}", way.load, LIMIT) as model:
+        way.strike(model.pid)
         died = model.wait_end(60)
         incident = until(lambda: stage.incident(model), 10, "a verdict", pause_seconds=0.01)
         return Death(way, incident["verdict_after_seconds"], monotonic() - died, incident["class"] == way.end_class)

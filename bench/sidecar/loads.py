@@ -1,6 +1,6 @@
 """Models of the benchmarks that the lab's loads do not offer; they use the guard as a server does.
 
-python -m bench.sidecar.loads work | grow RATE_MIB_PER_SECOND | load FILE
+python -m bench.sidecar.loads work | leave CODE | grow MIB_PER_SECOND | load FILE
 """
 
 from __future__ import annotations
@@ -36,6 +36,12 @@ def work() -> None:
             _touch(scratch)
             time.sleep(_WORK_SECONDS)
         time.sleep(_WORK_SECONDS)
+
+
+def leave(code: int) -> None:
+    """Wait for the start, then exit with this code."""
+    _wait_for_start()
+    sys.exit(code)
 
 
 def start(pid: int) -> None:
@@ -87,9 +93,12 @@ def _touch(memory: mmap.mmap) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "work":
-        work()
-    elif sys.argv[1] == "grow":
-        grow(float(sys.argv[2]))
-    else:
-        load(sys.argv[2])
+    match sys.argv[1:]:
+        case ["work"]:
+            work()
+        case ["leave", status]:
+            leave(int(status))
+        case ["grow", rate]:
+            grow(float(rate))
+        case ["load", file]:
+            load(file)
