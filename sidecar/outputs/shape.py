@@ -6,13 +6,13 @@ is the word "unlimited". Dataclasses become objects with the names of their fiel
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from functools import lru_cache
 from math import isfinite
-from typing import TypeAlias
+from types import MappingProxyType
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -22,6 +22,11 @@ from sidecar.sample import Instant
 from sidecar.verdict.values import Confidence, EndClass, Statement, Verdict
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+
+# Not the abstract Mapping and Sequence: asking those about a class asks every one of their subclasses in the process,
+# which all remember the answer. One /status cost half a megabyte for good.
+_MAPPINGS: Final = (dict, MappingProxyType)
+_LISTS: Final = (list, tuple, set, frozenset)
 
 
 def plain(value: object) -> Json:  # noqa: PLR0911 - one line for each kind of value
@@ -36,9 +41,9 @@ def plain(value: object) -> Json:  # noqa: PLR0911 - one line for each kind of v
         return {"value": plain(value.value)}
     if isinstance(value, Unknown):
         return _unknown(value)
-    if isinstance(value, Mapping):
+    if isinstance(value, _MAPPINGS):
         return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, Sequence | frozenset | set) and not isinstance(value, bytes):
+    if isinstance(value, _LISTS):
         return [plain(item) for item in value]
     if is_dataclass(value) and not isinstance(value, type):
         return {name: plain(getattr(value, name)) for name in _names(type(value))}
@@ -75,7 +80,7 @@ def encode(document: object) -> bytes:
 def _clean(value: object) -> object:
     if isinstance(value, str):
         return clean(value)
-    if isinstance(value, Mapping):
+    if isinstance(value, _MAPPINGS):
         return {_clean(key): _clean(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_clean(item) for item in value]
