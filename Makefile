@@ -85,6 +85,7 @@ $(GPU_VENV)/ready: .ci/constraints.txt
 
 bench: $(VENV)/ready ## measure; writes build/bench/*.json
 	@$(PY) -m bench.sidecar
+	@$(PY) -m bench.explain
 
 bench-guard: $(VENV)/ready ## what the guard costs, beside other tools; writes build/bench/guard.json
 	@test -d build/bench/peers/memray || $(PY) -m pip install -q --no-deps --target build/bench/peers memray==1.20.0 \

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -38,8 +39,18 @@ def act(arguments: argparse.Namespace) -> int:
     except InputError as exc:
         sys.stderr.write(f"oomguard: explain: {exc}\n")
         return _EXIT_BAD_INPUT
-    sys.stdout.write(show.as_json(report) if arguments.json else show.as_text(report))
+    _write(show.as_json(report) if arguments.json else show.as_text(report))
     return show.exit_status(report)
+
+
+def _write(text: str) -> None:
+    """Print the answer: also where the terminal has fewer letters than the log, and into a pipe that closes early."""
+    encoding = sys.stdout.encoding or "ascii"
+    try:
+        sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains at its exit
 
 
 @contextmanager

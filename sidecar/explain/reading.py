@@ -24,27 +24,23 @@ MAX_LINE: Final = 4 << 20
 """A line without end is cut here: binary data has no newlines."""
 _GZIP: Final = b"\x1f\x8b"
 STEMS: Final = (
-    *(b"oom", b"kill", b"out of memory", b"memory cgroup", b"killed as a", b"mem_cgroup", b"total_vm", b"mem-info"),
-    *(b"alloc", b"memoryerror", b"shared memory", b"/dev/shm", b"mmap", b"resource_exhausted", b"memory for"),
-    *(b"cuda", b"nvrm", b"device handle", b"cublas", b"cudnn", b"device memory", b"outofmemory", b"fallen off"),
-    *(b"exit code", b"exit status", b"exitcode", b"exited", b"signal", b"sigbus", b"bus error", b"core dumped"),
-    *(b"segfault", b"segmentation", b"general protection", b"illegal instruction", b"floating point", b"traps:"),
-    *(
-        b"aborted",
-        b"corrupt",
-        b"invalid pointer",
-        b"probe",
-        b"evict",
-        b"watchdog",
-        b"worker timeout",
-        b"booting worker",
-    ),
-    *(b"terminated", b"laststate", b"kb, limit ", b"callbacks suppressed", b"profiled value", b"cache blocks"),
-    *(b"kv cache is needed", b"stored in kv cache", b"on startup is", b"mem-fraction-static", b"prefill tokens"),
-    *(b"low on ", b"memory pressure", b"memory limit", b"memory budget", b"timed out", b"unhealthy"),
-    *(b"health checks", b"scaling activity", b"potential root", b"load weight end", b"sys_ebusy", b"nrt", b"reset"),
-    *(b"sending sig", b"was sent", b"with docker id", b"memory.", b"startedat", b"finishedat", b"crashloop"),
+    *(b"(result:", b"/dev/shm", b"/torch_", b"aborted", b"alloc", b"booting worker", b"buffer"),
+    *(b"bus error", b"cache blocks", b"callbacks suppressed", b"child process", b"cl_mem_object"),
+    *(b"cl_out_of", b"core dumped", b"corrupt", b"crashloop", b"cublas", b"cuda", b"cudnn", b"cusolver"),
+    *(b"dataloader", b"deadlineexceeded", b"device handle", b"died", b"emptydir", b"engine", b"ephemeral"),
+    *(b"error 2", b"evict", b"exit", b"failed with result", b"fallen off", b"fatal python", b"finishedat"),
+    *(b"floating point", b"general protection", b"ggml_", b"health checks", b"hostregister"),
+    *(b"illegal instruction", b"insufficient_resources", b"invalid pointer", b"kb, limit ", b"kill"),
+    *(b"kv cache is needed", b"laststate", b"lmkd", b"load weight end", b"low on ", b"main pid:"),
+    *(b"mem-fraction-static", b"mem-info", b"mem_cgroup", b"memory", b"mmap", b"nrt", b"nvrm", b"on host"),
+    *(b"on startup is", b"oom", b"pinned", b"posix_memalign", b"potential root", b"preempt"),
+    *(b"prefill tokens", b"probe", b"profiled value", b"pt_devmem", b"reset", b"resource_exhausted"),
+    *(b"scaling activity", b"segfault", b"segmentation", b"send sig", b"sending sig", b"sigbus", b"signal"),
+    *(b"startedat", b"stopping container", b"stored in kv cache", b"sys_ebusy", b"sys_enomem"),
+    *(b"terminated", b"than requested", b"timed out", b"total_vm", b"traps:", b"unhealthy", b"ur_result"),
+    *(b"was sent", b"watchdog", b"with docker id", b"worker timeout"),
 )
+"""In lower case, none within another: each costs one search of the whole input."""
 
 
 class _Readable(Protocol):

@@ -162,7 +162,7 @@ PATTERNS: Final = (
     ),
     _row(
         "gpu_lost",
-        ("cuda error", "nccl"),
+        ("cuda error",),
         r"CUDA error: (?:GPU is lost|uncorrectable ECC error|the launch timed out|no CUDA-capable device)",
         "the GPU was lost or reset",
         end_class=EndClass.DEVICE_RESET,

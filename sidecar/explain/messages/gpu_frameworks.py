@@ -202,8 +202,8 @@ PATTERNS: Final = (
             "alloc_tensor_range",
             "outofdevicememory",
             "out_of_device_memory",
-            " buffer of size",
-            "buffer for kv",
+            " buffer for kv",
+            "failed to allocate",
         ),
         r"ggml_\w{1,80}: (?:allocating .{1,40} on device|Device memory allocation of size|.{0,80}(?:cudaMalloc"
         r"|hipMalloc) failed)"
@@ -285,7 +285,7 @@ PATTERNS: Final = (
     ),
     _row(
         "vllm",
-        ("cache blocks", "kv cache"),
+        ("cache blocks", "stored in kv cache", "kv cache is needed"),
         r"No available memory for the cache blocks|larger than the maximum number of tokens that can be "
         r"stored in KV cache"
         r"|KV cache is needed, which is larger than the available KV cache memory",
@@ -327,7 +327,7 @@ PATTERNS: Final = (
     ),
     _row(
         "opencl",
-        ("cl_", "ur_result_error"),
+        ("cl_mem_object", "cl_out_of", "ur_result_error"),
         r"CL_MEM_OBJECT_ALLOCATION_FAILURE|CL_OUT_OF_RESOURCES|UR_RESULT_ERROR_OUT_OF_(?:DEVICE_MEMORY|RESOURCES)",
         "the device had no memory left",
         confidence=Confidence.MEDIUM,

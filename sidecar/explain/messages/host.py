@@ -178,7 +178,7 @@ PATTERNS: Final = (
     ),
     _row(
         "bad_alloc",
-        ("bad_alloc", "memory allocation of", "runtime: out of memory", "heap"),
+        ("bad_alloc", "memory allocation of", "out of memory", "java.lang.outofmemory"),
         r"std::bad_alloc|memory allocation of (\d{1,20}) bytes failed|fatal error: (?:runtime: )?out of memory"
         r"|JavaScript heap out of memory|java\.lang\.OutOfMemoryError: \w[\w ]{0,40}",
         "an allocation of host memory failed",

@@ -167,7 +167,7 @@ PATTERNS: Final = (
     ),
     _row(
         "nohang",
-        ("send",),
+        ("send sig", "sending sig"),
         r"\b[Ss]end(?:ing)? (SIG(?:TERM|KILL)) to \[?(?:[Pp]id:? ?)?(\d{1,10})(?=[,\]: ])",
         "nohang killed a process because little memory was free",
         read=_nohang,

@@ -16,10 +16,11 @@ from sidecar.cli import main
 _CORPUS = Path(__file__).parents[2] / "corpus" / "raw"
 
 
-def run(*words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+def run(*words: str, given: bytes = b"", encoding: str = "utf-8") -> subprocess.CompletedProcess[bytes]:
     """Run the command as a process of its own."""
     command = [sys.executable, "-m", "guard.cli", "explain", *words]
-    return subprocess.run(command, input=given, capture_output=True, check=False, timeout=30)
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    return subprocess.run(command, input=given, capture_output=True, check=False, timeout=30, env=environment)
 
 
 def test_standard_input_is_the_default() -> None:
@@ -85,3 +86,22 @@ def test_the_bar_is_for_terminals(tmp_path: Path) -> None:
     assert b"reading" in os.read(main_end, 65536)
     os.close(main_end)
     assert run(str(file)).stderr == b""
+
+
+def test_letters_that_the_terminal_lacks() -> None:
+    """A log in any script is shown on a terminal that knows only ASCII."""
+    done = run(str(_CORPUS / "a02.txt"), encoding="ascii")
+    assert done.returncode == 0
+    assert b"global_oom" in done.stdout
+    assert done.stderr == b""
+
+
+def test_a_pipe_that_closes_early() -> None:
+    """`oomguard explain | head` is no error."""
+    command = [sys.executable, "-m", "guard.cli", "explain", str(_CORPUS / "a49.txt")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(30) == 0
