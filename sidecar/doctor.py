@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -239,6 +240,18 @@ def _port(settings: Settings) -> Finding:
         except OSError as exc:
             if exc.errno == errno.EADDRINUSE:
                 advice = "fine if the sidecar runs already, else set listen (OOMGUARD_LISTEN)"
-                return Finding("port", Grade.LIMITED, f"{listen} is in use", advice)
+                return Finding("port", Grade.LIMITED, f"{listen} is in use{_holder(listen.port)}", advice)
             return Finding("port", Grade.MISSING, f"{listen}: {exc.strerror}", "set listen (OOMGUARD_LISTEN)")
     return Finding("port", Grade.OK, f"{listen} is free")
+
+
+def _holder(port: int) -> str:
+    """Name the process that listens on a TCP port, where this user may see it."""
+    import psutil  # 2 MiB, and the daemon imports this module for nothing else
+
+    with contextlib.suppress(psutil.Error):
+        for connection in psutil.net_connections("tcp"):
+            listens = connection.status == psutil.CONN_LISTEN and getattr(connection.laddr, "port", None) == port
+            if listens and connection.pid:
+                return f" by {psutil.Process(connection.pid).name()} (process {connection.pid})"
+    return ""

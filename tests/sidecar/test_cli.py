@@ -91,6 +91,7 @@ def test_doctor_names_what_is_missing(tmp_path: Path, capsys: Capture) -> None:
     assert found["directory"]["grade"] == "missing"
     assert "emptyDir" in found["directory"]["advice"]
     assert found["port"]["grade"] == "limited"
+    assert f"(process {os.getpid()})" in found["port"]["text"]
 
 
 def test_doctor_tells_a_stale_socket_from_a_strange_file(tmp_path: Path, capsys: Capture) -> None:
