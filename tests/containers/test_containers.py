@@ -35,16 +35,6 @@ def wait_for(what: str, probe: Callable[[], T | None], seconds: float = 40) -> T
         time.sleep(0.2)
 
 
-@pytest.fixture(scope="module")
-def podman() -> Podman:
-    """Podman with the images of this checkout."""
-    if reason := images.why_not():
-        pytest.skip(reason)
-    tool = Podman.prepare()
-    images.build_images(tool)
-    return tool
-
-
 @pytest.fixture
 def pod(podman: Podman) -> Iterator[Podman]:
     """The pod of integrations/kubernetes/pod.yaml, running; its volume goes with it."""
