@@ -91,7 +91,7 @@ def _sidecar(arguments: argparse.Namespace) -> int:
     from sidecar import footprint
 
     footprint.keep_small()
-    with footprint.without_certificates():
+    with footprint.without_system_tables():
         from sidecar.run import run
     return run(settings)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import mimetypes
 import os
 import resource
 from collections.abc import Iterator
@@ -27,11 +28,13 @@ def keep_small() -> None:
 
 
 @contextlib.contextmanager
-def without_certificates() -> Iterator[None]:
-    """Import aiohttp in this block, and it does not load the system's certificates (2 MiB, 40 ms) as it is imported.
+def without_system_tables() -> Iterator[None]:
+    """Import aiohttp in this block, and as it is imported it loads neither certificates nor /etc/mime.types.
 
-    The sidecar probes its own pod and verifies nobody, as the kubelet does. Who verifies makes a context of its own.
+    They take 2 MiB and 0.3 MiB. The sidecar serves no files; it probes its own pod and verifies nobody, as the kubelet
+    does. Who verifies makes a context of its own.
     """
+    mimetypes.knownfiles.clear()
     before = {name: os.environ.get(name) for name in _CERTIFICATES}
     os.environ.update(dict.fromkeys(_CERTIFICATES, os.devnull))
     try:
