@@ -62,6 +62,8 @@ class Load:
         with self._lock:
             self._done += self._next
             self._next = size
+            if self._expected is not None:  # a tensor that is read twice is not more than the whole
+                self._done = min(self._done, self._expected)
             if self._slot is None:
                 return
             self._slot.progress(item, self._done)

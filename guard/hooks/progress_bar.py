@@ -15,6 +15,7 @@ _PATIENCE_SECONDS = 0.5
 _PAUSE_SECONDS = 0.1
 _MIB = 1 << 20
 _WIDTH = 20
+_USUAL_COLUMNS = 80
 
 
 class Bar:
@@ -35,8 +36,8 @@ class Bar:
         if now - self._drawn_s < _PAUSE_SECONDS:
             return
         self._drawn_s = now
-        columns = os.get_terminal_size(sys.stderr.fileno()).columns
-        self._write(line(self._what, item, done, self._expected, now - self._started_s)[: max(0, columns - 1)])
+        columns = os.get_terminal_size(sys.stderr.fileno()).columns or _USUAL_COLUMNS
+        self._write(line(self._what, item, done, self._expected, now - self._started_s)[: columns - 1])
 
     def clear(self) -> None:
         """Take the line away."""
