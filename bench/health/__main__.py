@@ -81,24 +81,31 @@ def _show(line: Line) -> None:
     sys.stdout.flush()
 
 
-def make_files(folder: Path) -> Mapping[str, Path]:
-    """Make the files once: raw weights, and the same tensors as safetensors and as torch writes them."""
-    files = {name: folder / f"weights.{name}" for name in ("big", "safetensors", "torch")}
-    if not files["big"].exists():
+def make_big(folder: Path) -> Path:
+    """Make the file of raw weights, once."""
+    path = folder / "weights.big"
+    if not path.exists():
         part = folder / "part"
         with part.open("wb") as out:
             out.writelines(os.urandom(1 << 20) for _ in range(BIG_MIB))
-        part.rename(files["big"])
-    if not (files["safetensors"].exists() and files["torch"].exists()):
+        part.chmod(0o644)
+        part.rename(path)
+    return path
+
+
+def make_files(folder: Path) -> Mapping[str, Path]:
+    """Make all files once: raw weights, and a checkpoint as safetensors and as torch writes it."""
+    files = {name: folder / f"weights.{name}" for name in ("safetensors", "torch")}
+    if not all(path.exists() for path in files.values()):
         import safetensors.torch
         import torch
 
         tensors = {f"{number}.weight": torch.randn(TENSOR_ROWS, TENSOR_ROWS) for number in range(TENSORS)}
         safetensors.torch.save_file(tensors, files["safetensors"])
         torch.save(tensors, files["torch"])
-    for path in files.values():
-        path.chmod(0o644)
-    return files
+        for path in files.values():
+            path.chmod(0o644)
+    return {"big": make_big(folder), **files}
 
 
 def _leave(number: int, _frame: FrameType | None) -> None:
