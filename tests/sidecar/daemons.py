@@ -35,9 +35,7 @@ def _environment(extra: dict[str, str]) -> dict[str, str]:
 class Daemon:
     """`sidecar` on a directory. Leaving the context stops it. `under` is what a shell does around it."""
 
-    def __init__(
-        self, folder: Path, log: Path, *flags: str, port: int | None = None, under: str = 'exec "$@"'
-    ) -> None:
+    def __init__(self, folder: Path, log: Path, *flags: str, port: int | None = None, under: str = 'exec "$@"') -> None:
         self.port = free_port() if port is None else port
         self.log = log
         command = [sys.executable, "-m", "sidecar.cli", "sidecar", "--dir", str(folder)]

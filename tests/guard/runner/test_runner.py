@@ -115,7 +115,9 @@ def test_guard_and_runner_report_one_life(tmp_path: Path) -> None:
         assert len({one.hello.life for one in hellos}) == 1
         assert len({one.hello.name for one in hellos}) == 1
         (by_guard,) = [one for one in hellos if one.hello.role is Role.GUARD]
-        assert os.pread(by_guard.descriptors["box"], 1 << 16, 0) == next((tmp_path / "boxes").glob("*.box")).read_bytes()
+        assert (
+            os.pread(by_guard.descriptors["box"], 1 << 16, 0) == next((tmp_path / "boxes").glob("*.box")).read_bytes()
+        )
 
 
 def test_stuck_sidecar_does_not_hold_the_end_up(tmp_path: Path) -> None:
