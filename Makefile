@@ -12,7 +12,7 @@ APT_LAB := qemu-system-x86 busybox-static kmod cpio zstd xz-utils \
 	podman crun runc containerd conmon netavark catatonit uidmap containernetworking-plugins debootstrap iptables \
 	prometheus
 
-.PHONY: help demo test test-gpu lint types unit lab bench bench-guard bench-health wheel clean apt apt-lab
+.PHONY: help demo test test-gpu lint types unit lab bench bench-guard bench-health bench-preflight wheel clean apt apt-lab
 
 help: ## say what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -86,6 +86,9 @@ $(GPU_VENV)/ready: .ci/constraints.txt
 bench: $(VENV)/ready ## measure; writes build/bench/*.json
 	@$(PY) -m bench.sidecar
 	@$(PY) -m bench.explain
+
+bench-preflight: $(VENV)/ready ## peaks and kills of every load path; writes build/bench/preflight.json (needs root, 10 minutes)
+	@$(PY) -m bench.preflight
 
 bench-guard: $(VENV)/ready ## what the guard costs, beside other tools; writes build/bench/guard.json
 	@test -d build/bench/peers/memray || $(PY) -m pip install -q --no-deps --target build/bench/peers memray==1.20.0 \

@@ -34,7 +34,7 @@ def read(file: BinaryIO, path: str, file_bytes: int) -> WeightFile:
     for name, size, offset in _entries(_directory(file, path, file_bytes), path):
         everything += size
         inner = name.partition(b"/")[2]
-        if inner.startswith((b"data/", b"constants/", b"tensors/")) and not inner.endswith((b".json", b".so")):
+        if inner.startswith((b"data/", b"constants/", b"tensors/")) and not inner.endswith(b".json"):
             weights += size
         if inner == b"data.pkl":
             pickle = (offset, len(name), size)

@@ -25,8 +25,8 @@ def test_it_fits(tmp_path: Path) -> None:
     ended = _command(tmp_path, str(path))
     assert (ended.returncode, ended.err) == (0, "")
     assert ended.out.startswith(f"fits: {path} by torch.load\n")
-    assert "1 MiB x 1 as stored + 8 MiB bookkeeping + 150 MiB to import torch" in ended.out
-    assert "158 MiB by torch.load(mmap=True) + assign" in ended.out
+    assert "1 MiB x 1 as stored + 8 MiB bookkeeping + 155 MiB to import torch" in ended.out
+    assert "163 MiB by torch.load(mmap=True) + assign" in ended.out
 
 
 def test_it_would_not_fit(tmp_path: Path) -> None:
