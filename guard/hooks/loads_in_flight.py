@@ -29,7 +29,20 @@ _open: list[Load] = []
 class Load:
     """One mark that is owned, with what was done under it."""
 
-    __slots__ = ("_bar", "_before", "_done", "_expected", "_lock", "_next", "_slot", "box", "copies", "path", "whole")
+    __slots__ = (
+        "_bar",
+        "_before",
+        "_done",
+        "_expected",
+        "_lock",
+        "_next",
+        "_pid",
+        "_slot",
+        "box",
+        "copies",
+        "path",
+        "whole",
+    )
 
     def __init__(self, box: BoxWriter | None, slot: OperationSlot, work: Work, bar: Bar | None) -> None:
         self.box = box
@@ -39,7 +52,8 @@ class Load:
         self._expected = work.expected
         self._slot: OperationSlot | None = slot
         self._bar = bar
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler of the host may load something too
+        self._pid = os.getpid()
         self._done = 0
         self._next = 0  # bytes that are done once the next item begins
         self._before: Load | None = getattr(_local, "load", None)
@@ -59,6 +73,8 @@ class Load:
         """
         if item is not None and file is not None and file != self.path:
             item = f"{os.path.basename(file)}: {item}"  # noqa: PTH119 - no path object is made of a host's name
+        if not self._is_ours():
+            return
         with self._lock:
             self._done += self._next
             self._next = size
@@ -72,14 +88,19 @@ class Load:
 
     def expect(self, size: int) -> None:
         """Count more bytes for what is in flight."""
-        with self._lock:
-            self._next += size
+        if self._is_ours():
+            with self._lock:
+                self._next += size
 
     def complete(self) -> None:
         """Count all of it as done: the call has returned."""
-        with self._lock:
-            if self._expected is not None:
+        if self._expected is not None and self._is_ours():
+            with self._lock:
                 self._next = max(0, self._expected - self._done)
+
+    def _is_ours(self) -> bool:
+        """Whether this process began it. In a forked child it is the parent's, and a thread there may hold the lock."""
+        return self._pid == os.getpid()
 
     def covers(self, path: str) -> bool:
         """Whether a file is its own, or lies in its folder."""

@@ -150,8 +150,9 @@ class _Watch:
 
     def _mark(self, opened: _Opened) -> Load | None:
         """Give the mark that this file's tensors are told under."""
-        if opened.load is not None and not opened.load.ended:
-            return opened.load
+        load = opened.load
+        if load is not None and not load.ended and load.box is self._keeper.box:  # after a fork it is the parent's
+            return load
         if opened.shard is None:
             opened.shard = Shard(None, {}) if opened.path is None else read_shard(opened.path)
         outer = enclosing(self._keeper, opened.path)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from guard.model import Operation, OperationKind
-from tests.guard.hosts import only_box, run_host
+from tests.guard.hosts import boxes, only_box, run_host
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
@@ -250,3 +250,36 @@ print([ours(one) for one in places()])
     assert ended.returncode == 0, ended.err
     wrapped, after = ended.out.splitlines()[-2:]
     assert (wrapped, after) == (str([True] * 12), str([False] * 12))
+
+
+def test_fork_within_a_load(tmp_path: Path) -> None:
+    """A child that is forked in the middle of a load leaves its parent's mark alone and has marks of its own."""
+    ended = run_host(
+        """
+import guard, os, sys
+guard.install()
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+folder = os.environ["OOMGUARD_DIR"]
+path, other = folder + "/m.safetensors", folder + "/other.pt"
+save_file({"a": torch.zeros(8), "b": torch.zeros(8)}, path)
+torch.save({"c": torch.zeros(8)}, other)
+with safe_open(path, "pt") as opened:
+    opened.get_tensor("a")
+    pid = os.fork()
+    if pid == 0:
+        torch.load(other)
+    opened.get_tensor("b")
+if pid:
+    assert os.waitpid(pid, 0)[1] == 0
+""",
+        tmp_path,
+    )
+    assert (ended.returncode, ended.err) == (0, "")
+    parent, child = boxes(tmp_path)
+    assert [(one.label, one.item, one.done) for one in parent.operations] == [("safetensors.safe_open", "b", True)]
+    assert ("torch.load", "c (data/0)", True) in [(one.label, one.item, one.done) for one in child.operations]
+    assert ("safetensors.safe_open", "b", True) in [(one.label, one.item, one.done) for one in child.operations]
+    assert all(one.done for one in child.operations)
