@@ -36,7 +36,7 @@ def folder() -> Path:
 def forks(folder: Path) -> Iterator[Zygote]:
     """Give one interpreter with every library, in a cgroup of its own."""
     assert folder.is_dir()
-    with zygote(EVERYTHING, Limits(memory_max_bytes=_LIMIT), {}) as made:
+    with zygote(EVERYTHING, Limits(memory_max_bytes=_LIMIT), {"TQDM_DISABLE": "1", "HF_HUB_OFFLINE": "1"}) as made:
         yield made
 
 
