@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from guard.fence import fence
 from guard.keeper import MAIN, PARENT, SWITCH, switched_off
+from guard.launch import start
 from guard.place import (
     DIRECTORY_VARIABLE,
     NAME_VARIABLE,
@@ -112,14 +113,15 @@ def run(command: Sequence[str]) -> int:
     environment = child_environment(os.environ, session, model_name(command)) if guarded else dict(os.environ)
     taken = signal.valid_signals() - _NOT_TAKEN
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, taken)
+    held: dict[str, int] = {}
     try:
-        child = _start(command, environment, mask)
+        child = start(lambda: _become(command, environment, mask), held if guarded else None)
     except OSError as error:
         return _refuse(command[0], error)
     life, link = None, None
     if guarded:
         with fence("hand-over"):
-            life, link = _hand_over(child, session, command)
+            life, link = _hand_over(child, session, command, held)
     status = _attend(child, taken)
     if life is not None and link is not None:
         with fence("farewell"):
@@ -127,39 +129,18 @@ def run(command: Sequence[str]) -> int:
     return _end_like(status, mask)
 
 
-def _start(command: Sequence[str], environment: dict[str, str], mask: Mask) -> int:
-    """Fork and execute; give the pid once the command runs.
+def _become(command: Sequence[str], environment: dict[str, str], mask: Mask) -> NoReturn:
+    """In the child: put signals back and execute.
 
     Raises:
         OSError: the command cannot be executed.
     """
-    report_read, report_write = os.pipe()  # close-on-exec: end of file says that the command runs
-    child = os.fork()
-    if child == 0:
-        _become(command, environment, mask, report_write)
-    os.close(report_write)
-    with os.fdopen(report_read, "rb") as report:
-        failed = report.read()
-    if failed:
-        os.waitpid(child, 0)
-        number = int(failed)
-        raise OSError(number, os.strerror(number))
-    return child
-
-
-def _become(command: Sequence[str], environment: dict[str, str], mask: Mask, report: int) -> NoReturn:
-    """In the child: put signals back and execute; on failure report the error number."""
-    try:
-        for number in _DEFAULT_IN_CHILD:
-            signal.signal(number, signal.SIG_DFL)
-        if environment.get(SWITCH) == "on":
-            environment[MAIN] = str(os.getpid())
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        os.execvpe(command[0], list(command), environment)  # noqa: S606 - running this command is the job
-    except OSError as error:
-        os.write(report, str(error.errno).encode())
-    finally:
-        os._exit(EXIT_NOT_FOUND)
+    for number in _DEFAULT_IN_CHILD:
+        signal.signal(number, signal.SIG_DFL)
+    if environment.get(SWITCH) == "on":
+        environment[MAIN] = str(os.getpid())
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    os.execvpe(command[0], list(command), environment)  # noqa: S606 - running this command is the job
 
 
 def _refuse(name: str, error: OSError) -> int:
@@ -202,7 +183,9 @@ def _reap(child: int) -> int | None:
             os.kill(os.getpid(), signal.SIGSTOP)
 
 
-def _hand_over(child: int, session: str, command: Sequence[str]) -> tuple[LifeId, LinkClient] | tuple[None, None]:
+def _hand_over(
+    child: int, session: str, command: Sequence[str], held: Mapping[str, int]
+) -> tuple[LifeId, LinkClient] | tuple[None, None]:
     """Start the link that hands over the server's kernel files; nothing where its life cannot be told."""
     from guard.kernel import identity
     from guard.kernel.reader import Reader
@@ -225,7 +208,7 @@ def _hand_over(child: int, session: str, command: Sequence[str]) -> tuple[LifeId
     )
 
     def make_handover() -> Handover:
-        return gather(reader, who, pid=child)
+        return gather(reader, who, pid=child, held=held)
 
     link = LinkClient(LinkSettings(socket_path(shared_directory())), make_handover, lambda _notice: None)
     link.start()

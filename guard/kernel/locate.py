@@ -7,6 +7,8 @@ Theory
     * Whether levels exist above the top of a mount is not told by any path: in a private namespace both are "/".
       The real root of a hierarchy is told by its files. v2: cgroup.events is in every cgroup but the root. v1:
       cgroup.sane_behavior is in the root alone (CFTYPE_NOT_ON_ROOT, CFTYPE_ONLY_ON_ROOT in kernel/cgroup).
+    * A process that is ending (PF_EXITING, before it is a zombie) is at "/" of every v1 hierarchy, wherever it was
+      (proc_cgroup_show, kernel/cgroup/cgroup.c). So of another process its flags are looked at after its paths.
     * For another process the reader's own mounts are tried first; failing that, the mounts of that process through
       /proc/PID/root, which takes the same user or CAP_SYS_PTRACE.
 """
@@ -25,17 +27,21 @@ from guard.kernel.values import CgroupVersion, Chain, LevelPath, LevelScope, Mem
 from guard.model import Known, Reading, Unknown, Why
 
 _DELETED: Final = " (deleted)"  # appended to the path of a removed cgroup (proc_cgroup_show)
+_FLAGS: Final = 6  # index behind the command in /proc/PID/stat: field 9 of proc_pid_stat(5)
+_PF_EXITING: Final = 0x4  # include/linux/sched.h
 
 
 def locate(reader: Reader, pid: int | None = None) -> Reading[Chain]:
     """Find the levels of a process, the caller's own by default, its own level first.
 
     Unknown: MISSING without a cgroup mount or a memory controller, HIDDEN when the mounts do not show the process,
-    GONE when its cgroup was removed, else what reading /proc gave.
+    GONE when its cgroup was removed or the process is ending, else what reading /proc gave.
     """
     memberships = _memberships(reader, "self" if pid is None else str(pid))
     if isinstance(memberships, Unknown):
         return memberships
+    if pid is not None and _is_ending(reader, pid):
+        return Unknown(Why.GONE, f"/proc/{pid}/cgroup", None, "the process is ending and in no cgroup any more")
     own = _chain_through(reader, "self", "", memberships.value)
     if pid is None or isinstance(own, Known):
         return own
@@ -46,6 +52,15 @@ def _memberships(reader: Reader, process: str) -> Reading[tuple[Membership, ...]
     path = f"/proc/{process}/cgroup"
     data = reader.read(path)
     return data if isinstance(data, Unknown) else procfs.parse_membership(data.value, path)
+
+
+def _is_ending(reader: Reader, pid: int) -> bool:
+    """Whether the process has begun to end, or is reaped. A stat that cannot be had for another reason says nothing."""
+    data = reader.read(f"/proc/{pid}/stat")
+    if isinstance(data, Unknown):
+        return data.why in (Why.GONE, Why.MISSING)
+    words = data.value.rpartition(b")")[2].split()
+    return len(words) > _FLAGS and words[_FLAGS].isdigit() and bool(int(words[_FLAGS]) & _PF_EXITING)
 
 
 @dataclass(frozen=True, slots=True)

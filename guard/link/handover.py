@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -41,7 +41,14 @@ class Handover:
             os.close(fd)
 
 
-def gather(reader: Reader, who: Who, *, pid: int | None = None, box_fd: int | None = None) -> Handover:
+def gather(
+    reader: Reader,
+    who: Who,
+    *,
+    pid: int | None = None,
+    box_fd: int | None = None,
+    held: Mapping[str, int] | None = None,
+) -> Handover:
     """Open what there is of one process (the caller's own without a pid).
 
     What is missing or denied is left out, so a process without a visible cgroup hands over less, down to nothing. With
@@ -52,13 +59,17 @@ def gather(reader: Reader, who: Who, *, pid: int | None = None, box_fd: int | No
         who: what to say about the process.
         pid: of another process, as this process's /proc shows it.
         box_fd: of its black box; copied, the caller keeps its own.
+        held: what the caller opened of its child before that could end (see `guard.launch`); copied. Of a child that is
+            ending the caller's own levels are given, which it was born into.
     """
     located = locate.locate(reader, pid)
+    if held is not None and isinstance(located, Unknown):
+        located = locate.locate(reader)
     chain = Chain((), hidden_ancestors=True) if isinstance(located, Unknown) else located.value
     with contextlib.ExitStack() as opened:
         found: dict[str, int] = {}
         levels: list[LevelNote] = []
-        for name, fd in _open_process(reader, pid, box_fd):
+        for name, fd in _open_process(reader, pid, box_fd) if held is None else _copy(held):
             opened.callback(os.close, fd)
             found[name] = fd
         for depth, level in enumerate(chain.levels[:MOST_LEVELS]):
@@ -96,6 +107,11 @@ def _open_process(reader: Reader, pid: int | None, box_fd: int | None) -> Iterat
     if box_fd is not None:
         with contextlib.suppress(OSError):
             yield "box", os.dup(box_fd)
+
+
+def _copy(held: Mapping[str, int]) -> Iterator[tuple[str, int]]:
+    for name, fd in held.items():
+        yield name, os.dup(fd)
 
 
 def _paths(level: LevelPath, depth: int) -> dict[str, str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import posixpath
+import subprocess
 
 import pytest
 
@@ -16,6 +18,8 @@ ID = "3ca333cfd1aab08fb8971ea93861c4c13ca333cfd1aab08fb8971ea93861c4c1"
 UID = "1a2b3c4d-0001-4002-8003-1a2b3c4d5e6f"
 DASHED = UID.replace("-", "_")
 
+ALIVE = f"12 (python) S 1 12 12 0 -1 4194304 {'0 ' * 12}100 0\n"
+ENDING = ALIVE.replace(" 4194304 ", " 4194308 ")  # PF_EXITING
 V2_ROOT = {"sys/fs/cgroup/cgroup.controllers": "memory\n"}
 V2_NOT_ROOT = {"sys/fs/cgroup/cgroup.events": "populated 1\n"}
 V1_ROOT = {"sys/fs/cgroup/memory/cgroup.sane_behavior": "0\n"}
@@ -35,7 +39,7 @@ HYBRID_MOUNTS = (
 
 
 def _process(cgroup: str, mounts: str, pid: str = "self") -> Tree:
-    return {f"proc/{pid}/cgroup": cgroup, f"proc/{pid}/mountinfo": mounts}
+    return {f"proc/{pid}/cgroup": cgroup, f"proc/{pid}/mountinfo": mounts, f"proc/{pid}/stat": ALIVE}
 
 
 def _group(*directories: str) -> Tree:
@@ -305,3 +309,21 @@ def test_odd_files_are_malformed(grow: Grow, cgroup: str, mounts: str) -> None:
 def test_a_dead_process_is_missing(grow: Grow) -> None:
     """A pid without files is MISSING."""
     assert _why(grow(_process("0::/\n", V2_MOUNT)), 12) is Why.MISSING
+
+
+def test_a_process_that_is_ending_is_in_no_group(grow: Grow) -> None:
+    """The kernel says "/" of a process that is ending, wherever it was: its levels are unknown, not the root's."""
+    lines = "4:memory:/\n0::/\n"
+    tree = {**_process(lines, HYBRID_MOUNTS), **_process(lines, HYBRID_MOUNTS, pid="12"), **V1_ROOT}
+    tree |= _group("/sys/fs/cgroup/memory", "/sys/fs/cgroup/unified")
+    assert len(_chain(grow(tree), 12).levels) == 1
+    assert _why(grow({**tree, "proc/12/stat": ENDING}), 12) is Why.GONE
+
+
+def test_a_real_zombie_is_in_no_group() -> None:
+    """A process that nobody has reaped yet has no levels."""
+    with subprocess.Popen(["true"]) as child:
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        found = locate(Reader(), child.pid)
+        assert isinstance(found, Unknown)
+        assert found.why is Why.GONE

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from guard.kernel.locate import locate
+from guard.kernel.reader import Reader
 from guard.link.protocol import ChildExit, Role
+from guard.model import Known
 from tests.guard.hosts import environment, only_box, run_command
 from tests.guard.runner.running import RUN, started
 from tests.guard.sidecar_socket import listening
@@ -146,3 +150,20 @@ def test_runner_is_small(tmp_path: Path) -> None:
         )
         os.kill(int(server), signal.SIGKILL)
         assert runner.wait(20) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("program", ["exit 3", "kill -KILL $$"])
+def test_an_end_right_after_the_start_is_handed_over_whole(program: str, tmp_path: Path) -> None:
+    """A server that ends at once is handed over like any other: its files, pidfd, cgroup, and status."""
+    with listening(tmp_path) as sidecar:
+        for _ in range(5):
+            runner = subprocess.Popen([*RUN, "sh", "-c", program], env=environment(tmp_path))
+            taken = sidecar.accept()
+            assert {"proc/stat", "proc/status", "pidfd"} <= set(taken.descriptors)
+            own = locate(Reader())
+            assert isinstance(own, Known)
+            assert [level.name for level in taken.hello.levels] == [level.name for level in own.value.levels]
+            said = taken.receive()
+            assert isinstance(said, ChildExit)
+            assert said.life == taken.hello.life
+            assert runner.wait(20) in (3, -signal.SIGKILL)
