@@ -40,6 +40,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (SettingsError, UsageError) as exc:
         sys.stderr.write(f"oomguard: {' '.join(str(exc).split())}\n")
         return EXIT_USAGE
+    except ImportError as exc:
+        package = (exc.name or "").partition(".")[0]
+        if package in {"", "guard", "sidecar"}:
+            raise
+        sys.stderr.write(
+            f"oomguard: the package {package} is missing or does not work here; pip install 'oomguard[sidecar]'\n"
+        )
+        return EXIT_USAGE
     except SystemExit as exc:  # argparse ends --help this way
         return exc.code if isinstance(exc.code, int) else EXIT_USAGE
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import ast
 import inspect
 import math
+import os
 import re
+import stat
 import textwrap
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
@@ -23,9 +25,13 @@ from sidecar.settings import Address, Between, ProbeTarget, Settings
 
 _N = TypeVar("_N", int, float)
 _PREFIX: Final = "OOMGUARD_"
+_FILE_LIMIT: Final = 1 << 20
+_SHOWN_LETTERS: Final = 100
+_MOST_SECONDS: Final = 366 * 86400.0
+_MOST_TIMES: Final = 1_000_000
 # Variables of the guard, which may share one environment block with us.
 _FOREIGN: Final = re.compile(
-    r"OOMGUARD_(PARENT|MAIN|FENCE|TERMINATION_LOG"
+    r"OOMGUARD_(PARENT|MAIN|FENCE|TERMINATION_LOG|LOOP|FAULTS|RELIEF|PREFLIGHT|PROGRESS|CUDA_SNAPSHOT|CUDA_HISTORY"
     # A Kubernetes Service called "oomguard" puts these into every pod of its namespace (docker-style service links).
     r"|SERVICE_HOST|(SERVICE_)?PORT(_.*)?)"
 )
@@ -92,6 +98,10 @@ def load(file: str | None, environ: Mapping[str, str], flags: Mapping[str, str])
     settings = _apply(Settings(), given)
     if settings.tick.shortest_seconds > settings.tick.longest_seconds:
         raise SettingsError("tick.shortest_seconds must not be above tick.longest_seconds")
+    models = [target.model for target in settings.probe]
+    for model in models:
+        if models.count(model) > 1:
+            raise SettingsError(f"probe: two targets for {'any model' if model is None else repr(model)}, give one")
     return settings
 
 
@@ -121,16 +131,29 @@ def _apply(settings: Settings, given: Mapping[str, object]) -> Settings:
 
 def _from_file(path: str) -> Mapping[str, object]:
     try:
-        with open(path, "rb") as file:  # noqa: PTH123 - settings are not a kernel file, and Path adds nothing
-            tree = tomllib.load(file)
+        tree = tomllib.loads(_contents(path).decode())
     except OSError as exc:
         raise SettingsError(f"{path}: {exc.strerror}") from exc
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
+    except RecursionError as exc:
+        raise SettingsError(f"{path}: not valid TOML: nested too deeply") from exc
+    except ValueError as exc:  # of TOML, of UTF-8, of a number with thousands of digits
         raise SettingsError(f"{path}: not valid TOML: {exc}") from exc
     flat: dict[str, object] = {}
     for name, value in tree.items():
         flat |= {f"{name}.{leaf}": v for leaf, v in value.items()} if isinstance(value, dict) else {name: value}
     return flat
+
+
+def _contents(path: str) -> bytes:
+    """Read a file or a pipe to its end; a device has none."""
+    kind = os.stat(path).st_mode  # noqa: PTH116 - Path adds nothing
+    if not (stat.S_ISREG(kind) or stat.S_ISFIFO(kind)):
+        raise SettingsError(f"{path}: neither a file nor a pipe")
+    with open(path, "rb") as file:  # noqa: PTH123 - same
+        data = file.read(_FILE_LIMIT + 1)
+    if len(data) > _FILE_LIMIT:
+        raise SettingsError(f"{path}: larger than {_FILE_LIMIT >> 20} MiB, so no settings file")
+    return data
 
 
 def _from_environment(environ: Mapping[str, str], table: Mapping[str, Key]) -> Mapping[str, object]:
@@ -146,7 +169,15 @@ def _value(where: str, hint: Any, raw: object) -> object:  # noqa: ANN401 - a ty
     try:
         return _convert(hint, raw)
     except ValueError as exc:
-        raise SettingsError(f"{where}: {raw!r} is not {exc}") from exc
+        raise SettingsError(f"{where}: {_shown(raw)} is not {exc}") from exc
+
+
+def _shown(raw: object) -> str:
+    try:
+        text = repr(raw)
+    except ValueError:  # Python prints no number with thousands of digits
+        text = "this number"
+    return text if len(text) <= _SHOWN_LETTERS else f"{text[:_SHOWN_LETTERS]}..."
 
 
 def _convert(hint: Any, raw: object) -> object:  # noqa: ANN401 - a type form has no type
@@ -190,9 +221,9 @@ def _number(raw: object) -> float:
     return number
 
 
-def _positive(number: _N) -> _N:
-    if number <= 0:
-        raise ValueError("above zero")
+def _positive(number: _N, most: float) -> _N:
+    if not 0 < number <= most:
+        raise ValueError(f"above zero and at most {most:.0f}")
     return number
 
 
@@ -212,11 +243,11 @@ def _enum(hint: Any) -> Callable[[object], object]:  # noqa: ANN401 - a type for
     return parse
 
 
-# The judge's rules are plain numbers that must be above zero; ranged fields say so with `Between` instead.
+# The judge's rules are plain numbers, counts and seconds, above zero; ranged fields say so with `Between` instead.
 _SCALARS: Final[Mapping[object, Callable[[object], object]]] = {
     str: _text,
-    int: lambda raw: _positive(_integer(raw)),
-    float: lambda raw: _positive(_number(raw)),
+    int: lambda raw: _positive(_integer(raw), _MOST_TIMES),
+    float: lambda raw: _positive(_number(raw), _MOST_SECONDS),
     Address: lambda raw: Address.parse(_text(raw)),
     ProbeTarget: lambda raw: ProbeTarget.parse(_text(raw)),
 }

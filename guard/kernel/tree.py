@@ -99,8 +99,12 @@ def record(
         redact: replace container ids and pod uids.
 
     Raises:
-        OSError: `destination` has something in it, or cannot be written.
+        OSError: there is no such process; `destination` has something in it, or cannot be written.
     """
+    if not destination:
+        raise FileNotFoundError("the folder has no name")
+    if pid is not None and isinstance(reader.identity(f"/proc/{pid}"), Unknown):
+        raise ProcessLookupError(f"there is no process {pid} here")
     target = Path(destination)
     target.mkdir(parents=True, exist_ok=True)
     if any(target.iterdir()):

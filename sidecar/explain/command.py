@@ -62,9 +62,12 @@ def _bar(names: tuple[str, ...]) -> Iterator[Callable[[int], None] | None]:
     if not sys.stderr.isatty() or (total is not None and total < _WORTH_A_BAR):
         yield None
         return
-    from rich.console import Console
-    from rich.progress import Progress
-
+    try:
+        from rich.console import Console
+        from rich.progress import Progress
+    except ImportError:  # the answer does not need it
+        yield None
+        return
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("reading", total=total)
         yield lambda count: progress.advance(task, count)

@@ -79,9 +79,7 @@ def _read(name: str, parser: InputParser, progress: Callable[[int], None] | None
         _feed(_blocks(sys.stdin.buffer, progress), parser)
         return
     with Path(name).open("rb") as file:
-        packed = file.read(len(_GZIP)) == _GZIP
-        file.seek(0)
-        if not packed:
+        if not file.peek(len(_GZIP)).startswith(_GZIP):  # no seeking: it may be a pipe
             _feed(_blocks(file, progress), parser)
             return
         with gzip.open(file) as plain:

@@ -52,6 +52,8 @@ def test_site_dir(tmp_path: Path) -> None:
         ("record-tree", "folder", "--pid", "nobody"),
         ("record-tree", "folder", "--pid", "0"),
         ("record-tree", "/proc/folder"),
+        ("record-tree", ""),
+        ("record-tree", "folder", "--pid", str(1 << 30)),
         ("site-dir", "more"),
     ],
     ids=" ".join,
@@ -63,6 +65,7 @@ def test_wrong_usage(words: tuple[str, ...], tmp_path: Path) -> None:
     assert "oomguard" in ended.err
     assert "Traceback" not in ended.err
     assert list(tmp_path.iterdir()) == []
+    assert not (ROOT / "folder").exists()
 
 
 def test_record_tree(tmp_path: Path) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import inspect
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -83,6 +86,10 @@ def test_variables_of_others_are_left_alone() -> None:
         ({"OOMGUARD_PEER_UIDS": "root"}, {}, "peer_uids", "whole number"),
         ({"OOMGUARD_DIR": " "}, {}, "dir", "text"),
         ({"OOMGUARD_TICK_SHORTEST_SECONDS": "5"}, {}, "shortest_seconds", "longest_seconds"),
+        ({"OOMGUARD_HEALTH_PERIOD_SECONDS": "1e308"}, {}, "health.period_seconds", "at most 31622400"),
+        ({"OOMGUARD_HEALTH_FAILURE_THRESHOLD": "1" * 19}, {}, "health.failure_threshold", "at most 1000000"),
+        ({"OOMGUARD_PROBE": "a=tcp://x:1,b=none,a=none"}, {}, "probe", "two targets for 'a'"),
+        ({"OOMGUARD_PROBE": "tcp://x:1,none"}, {}, "probe", "two targets for any model"),
     ],
 )
 def test_bad_settings_give_one_line(environ: dict[str, str], flags: dict[str, str], names: str, allowed: str) -> None:
@@ -104,6 +111,11 @@ def test_bad_settings_give_one_line(environ: dict[str, str], flags: dict[str, st
         ("health = 3\n", "unknown setting 'health'"),
         ("peer_uids = 7\n", "a list"),
         ("name = 7\n", "text"),
+        (f"name = 0x{'f' * 9999}\n", "this number is not text"),
+        (f"name = {'9' * 9999}\n", "not valid TOML"),
+        (f"name = {'[' * 9999}\n", "nested too deeply"),
+        (f"sight = '{'x' * 9999}'\n", "xxx... is not one of"),
+        ("#" * (1 << 20) + "\n", "larger than 1 MiB"),
     ],
 )
 def test_bad_files_give_one_line(tmp_path: Path, content: str, expected: str) -> None:
@@ -113,6 +125,35 @@ def test_bad_files_give_one_line(tmp_path: Path, content: str, expected: str) ->
     with pytest.raises(SettingsError, match=r"bad\.toml") as caught:
         load(str(file), {}, {})
     assert expected in str(caught.value)
+    assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", "/dev/urandom", "/dev/null", "/proc"])
+def test_what_has_no_end_is_not_read(path: str) -> None:
+    """A device or a folder in place of a file is refused before anything is read."""
+    with pytest.raises(SettingsError, match=f"^{path}: neither a file nor a pipe$"):
+        load(path, {}, {})
+
+
+def test_a_pipe_is_read_as_far_as_a_file(tmp_path: Path) -> None:
+    """Settings may come from a pipe, as shells make of `<(command)`; an endless one ends with the limit."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=('name = "vllm"\n',))
+    writer.start()
+    assert load(str(pipe), {}, {}).name == "vllm"
+    writer.join()
+
+    def pour() -> None:
+        with contextlib.suppress(BrokenPipeError), pipe.open("wb", buffering=0) as file:
+            while True:
+                file.write(b"#" * 65536)
+
+    writer = threading.Thread(target=pour)
+    writer.start()
+    with pytest.raises(SettingsError, match="larger than 1 MiB"):
+        load(str(pipe), {}, {})
+    writer.join()
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

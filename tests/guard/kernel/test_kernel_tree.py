@@ -58,6 +58,7 @@ def test_another_process_is_recorded_as_self(tmp_path: Path, grow: Grow) -> None
             "live/proc/12/cgroup": f"0::{sibling}\n",
             "live/proc/12/mountinfo": MOUNT.replace(" / /sys", f" {sibling} /sys"),
             "live/proc/12/status": "its\n",
+            "live/proc/12/stat": "12 (its) S 1 12 12 0 -1 4194560 0\n",
             "live/proc/12/root/sys/fs/cgroup/memory.max": "4096\n",
             "live/proc/12/root/sys/fs/cgroup/cgroup.events": "populated 1\n",
         }

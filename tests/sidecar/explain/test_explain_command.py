@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import pty
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -105,3 +107,27 @@ def test_a_pipe_that_closes_early() -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait(30) == 0
+
+
+def test_a_pipe_with_a_name(tmp_path: Path) -> None:
+    """A named pipe is read like a file, as shells make one of `<(command)`; packed or not."""
+    text = (_CORPUS / "a49.txt").read_bytes()
+    for given in (text, gzip.compress(text)):
+        pipe = tmp_path / f"pipe-{len(given)}"
+        os.mkfifo(pipe)
+        writer = threading.Thread(target=pipe.write_bytes, args=(given,))
+        writer.start()
+        done = run(str(pipe))
+        writer.join()
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert b"global_oom (high confidence)" in done.stdout
+
+
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/urandom"])
+def test_input_without_end_costs_no_memory(device: str) -> None:
+    """Of 256 MiB without a word in it nothing is kept: the command works within 160 MiB of address space for data."""
+    limited = f"ulimit -d {160 << 10}; head -c 256M {device} | {sys.executable} -m guard.cli explain"
+    done = subprocess.run(["sh", "-c", limited], capture_output=True, check=False, timeout=50)
+    assert done.stderr == b""
+    assert b"MemoryError" not in done.stdout
+    assert done.returncode in (0, 1)
