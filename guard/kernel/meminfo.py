@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from sys import intern
 from typing import Final
@@ -10,7 +11,7 @@ from guard.kernel.flat import malformed
 from guard.model import Known, Reading, Unknown, Why
 
 _KIB: Final = 1024
-_MAX_DIGITS: Final = 20
+_LINE: Final = re.compile(r"^([^:\n]+): *([0-9]{1,20})( kB)?\n", re.MULTILINE)
 
 
 def parse(data: bytes, where: str) -> Reading[Mapping[str, int]]:
@@ -18,12 +19,8 @@ def parse(data: bytes, where: str) -> Reading[Mapping[str, int]]:
 
     Lines of another shape are left out. MALFORMED if no line can be read.
     """
-    table: dict[str, int] = {}
-    for line in data.decode("latin-1").split("\n")[:-1]:
-        name, colon, rest = line.partition(":")
-        words = rest.split()
-        if colon and words and words[0].isascii() and words[0].isdigit() and len(words[0]) <= _MAX_DIGITS:
-            table[intern(name)] = int(words[0]) * (_KIB if words[1:] == ["kB"] else 1)
+    lines = _LINE.findall(data.decode("latin-1"))
+    table = {intern(name): int(number) * (_KIB if unit else 1) for name, number, unit in lines}
     return Known(table) if table else malformed(data, where)
 
 
