@@ -13,7 +13,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Final
 
-from guard import check
+from guard import check, variables
 from guard.place import DIRECTORY_VARIABLE, NAME_VARIABLE, RELEASE
 from guard.runner import EXIT_USAGE, SITE, run
 
@@ -87,6 +87,8 @@ def _run(arguments: argparse.Namespace) -> int:
     command = words[1:] if words[:1] == ["--"] else words
     if not command:
         arguments.parser.error("there is no command to run")
+    if warning := variables.warning(os.environ):
+        sys.stderr.write(f"oomguard run: {warning}\n")
     if arguments.name:
         os.environ[NAME_VARIABLE] = arguments.name
     if arguments.dir:

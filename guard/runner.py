@@ -23,7 +23,7 @@ happens. The server's oom_score_adj is left as it is; so is ours.
 The signal numbers SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP and SIGSYS stay unblocked: they are our own faults.
 """
 
-# ruff: noqa: PTH100, PTH110, PTH118, PTH120 - pathlib is memory that the runner does not need
+# ruff: noqa: PTH100, PTH110, PTH113, PTH118, PTH120 - pathlib is memory that the runner does not need
 
 from __future__ import annotations
 
@@ -146,9 +146,18 @@ def _become(command: Sequence[str], environment: dict[str, str], mask: Mask) -> 
 def _refuse(name: str, error: OSError) -> int:
     """Say why a command cannot be started; the status is what a shell would give."""
     found_none = error.errno in (errno.ENOENT, errno.ENOTDIR)
-    reason = "no such command" if found_none else error.strerror
+    if found_none and _is_there(name):
+        reason = "the interpreter that it names is missing"
+    else:
+        reason = "no such command" if found_none else str(error.strerror)
     sys.stderr.write(f"oomguard run: {name}: {reason}\n")
     return EXIT_NOT_FOUND if found_none else EXIT_NOT_EXECUTABLE
+
+
+def _is_there(name: str) -> bool:
+    """Whether the command itself exists: for a missing `#!` or ELF interpreter the kernel gives the same error."""
+    folders = [""] if "/" in name else os.get_exec_path()
+    return any(os.path.isfile(os.path.join(folder, name)) for folder in folders)
 
 
 def _attend(child: int, taken: Mask) -> int:

@@ -60,6 +60,18 @@ def test_command_that_cannot_run(command: list[str], status: int, says: str, tmp
     assert (ended.returncode, ended.err.splitlines()[-1]) == (status, says)
 
 
+def test_script_without_its_interpreter(tmp_path: Path) -> None:
+    """A script whose interpreter is missing is not called missing itself, by path and by name on PATH."""
+    script = tmp_path / "serve"
+    script.write_text("#!/nonexistent/python\n")
+    script.chmod(0o755)
+    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    for name in (str(script), "serve"):
+        ended = run_command([*RUN, name], environment(tmp_path, path))
+        assert ended.returncode == 127
+        assert ended.err == f"oomguard run: {name}: the interpreter that it names is missing\n"
+
+
 def test_large_command_line(tmp_path: Path) -> None:
     """Thousands of arguments with spaces, quotes and line ends arrive as they are; too many are refused clearly."""
     words = [f"word '{i}'\n" for i in range(5000)]
