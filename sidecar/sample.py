@@ -63,7 +63,7 @@ class ProcessSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSample:
-    """The node, shared by all models of a tick. `meminfo` in bytes, `vmstat` raw counters, kernel names."""
+    """The node, shared by all models of a tick. `meminfo` in bytes, `vmstat`: the counters in use, by kernel names."""
 
     meminfo: Reading[Mapping[str, int]]
     vmstat: Reading[Mapping[str, int]]
