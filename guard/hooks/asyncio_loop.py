@@ -4,8 +4,9 @@ The sidecar tells by it a server whose loop is late under reclaim from one whose
 as long as the loop runs; the loop's own methods do everything else. OOMGUARD_LOOP=off leaves it out.
 
 Beats: `asyncio` ticks; `asyncio.begun` and `asyncio.ended` tell whether a loop runs at all, as a server may run one for
-its start alone. Only those of the main thread: the loop of a helper in another thread would go on for a serving loop that
-stands still.
+its start alone. Only those of the main thread: the loop of a helper in another thread would go on for a serving loop
+that stands still. Loops that run already, and loops that are no selector loops (uvloop), are not seen;
+`guard.beat("loop")` is for those.
 """
 
 from __future__ import annotations

@@ -15,9 +15,7 @@ busybox mount -t tmpfs -o size=50% memory /memory
 busybox mkdir /memory/upper /memory/work
 busybox mount -t overlay -o lowerdir=/lower,upperdir=/memory/upper,workdir=/memory/work overlay /root || stop "no overlay"
 cd /root || stop "no root"
-busybox mount -t tmpfs tmp tmp
 busybox mount -t tmpfs run run
-busybox chmod 1777 tmp
 busybox mkdir run/lab run/disk
 busybox mount -t virtiofs labout run/lab || stop "the folder for results cannot be mounted"
 busybox mount -t ext4 /dev/vda run/disk || stop "the disk cannot be mounted"
