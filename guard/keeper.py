@@ -17,6 +17,7 @@ import time
 
 from guard.admission import requests
 from guard.fence import fence
+from guard.place import NAME_VARIABLE, model_name, own_command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class Keeper:
     __slots__ = (
         "_last_quiet_s",
         "_lock",
+        "_named",
         "_parent_before",
         "_teller",
         "box",
@@ -65,6 +67,7 @@ class Keeper:
         self._lock = _thread.RLock()
         self._last_quiet_s = float("-inf")
         self._parent_before: str | None = None
+        self._named: str | None = None
         self._teller: Teller | None = None
         self.box: BoxWriter | None = None
         self.link: LinkClient | None = None
@@ -79,7 +82,10 @@ class Keeper:
         """Checkpoints that were loaded, in order and bounded: what relief may drop from the page cache."""
 
     def arm(self) -> None:
-        """Take a session and wait. The process that `oomguard run` started takes the one its runner reports."""
+        """Take a session and wait. The process that `oomguard run` started takes the one its runner reports.
+
+        Children inherit the model's name, as they are processes of the same model whatever their command is.
+        """
         parent = os.environ.get(PARENT)
         if parent and os.environ.get(MAIN) == str(os.getpid()):
             self.session, self.parent_session = parent, None
@@ -87,6 +93,8 @@ class Keeper:
             self.session, self.parent_session = os.urandom(8).hex(), parent
         self._parent_before = parent
         os.environ[PARENT] = self.session
+        if not os.environ.get(NAME_VARIABLE):
+            self._named = os.environ[NAME_VARIABLE] = model_name(own_command())
         self.waiting = True
 
     def disarm(self) -> None:
@@ -99,6 +107,9 @@ class Keeper:
             watch.close()
         if self.relief is not None:
             self.relief.calm()
+        named, self._named = self._named, None
+        if named is not None and os.environ.get(NAME_VARIABLE) == named:
+            del os.environ[NAME_VARIABLE]
         if session is not None and os.environ.get(PARENT) == session:
             if self._parent_before is None:
                 del os.environ[PARENT]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import select
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -45,6 +45,8 @@ class Endings:
         self._recorded = recorded
         self.changed: Callable[[], object] = _nothing
         """Called when the board should be written anew at once."""
+        self.watches: Iterable[Watch] = ()
+        """All models: those in one cgroup share its counters of kills."""
         self._watched: dict[int, tuple[Watch, ProcessReader]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -105,14 +107,18 @@ class Endings:
         self.notice()
         if self._tasks or not reader.main.alive:  # an end that is being looked into may account for them
             return
-        step = watch.unseen.due(sample.at, dying=any(unseen.is_dying(process) for process in sample.processes))
+        sharing = self._sharing(watch)
+        step = watch.unseen.due(sample.at, dying=any(_any_dying(one, sample) for one in sharing))
         if step is None:
             return
+        for sharer in sharing:
+            sharer.unseen.forget()
         incident = self.publish(watch.name, self._unseen_evidence(watch, reader, step), sample)
         if incident is not None:
             watch.file(incident)
             self._say(watch, incident.life, "child_ended", incident.verdict.summary, _fields(incident))
-        watch.quiet.begin_anew(sample.levels, sample.node)
+        for sharer in sharing:
+            sharer.quiet.begin_anew(sample.levels, sample.node)
 
     def _unseen_evidence(self, watch: Watch, reader: ModelReader, step: unseen.Step) -> EndEvidence:
         hub, after = self._hub, reader.read_levels(full=True)
@@ -223,7 +229,7 @@ class Endings:
         elif (incident := self.publish(watch.name, evidence, end.last_sample)) is not None:
             watch.file(incident)
             if incident.verdict.end_class in _BY_KERNEL:
-                watch.unseen.account()
+                self._account(watch, evidence)
             watch.note_crash(ends.crash_of_engine(evidence, incident.verdict))
             kind = "model_ended" if evidence.main else "child_ended"
             self._say(watch, life, kind, incident.verdict.summary, _fields(incident))
@@ -231,6 +237,21 @@ class Endings:
             self._say(watch, life, "child_ended", f"process {life.pid} exited with status 0", {})
         if not evidence.main and end.process is not None:
             self._forget(watch, end.process)
+
+    def _account(self, watch: Watch, evidence: EndEvidence) -> None:
+        """Take a kill off the account of every model of the cgroup; that of a main process stands for all around it."""
+        for sharer in self._sharing(watch):
+            sharer.quiet.explained(evidence.ended)
+            if evidence.main:
+                sharer.unseen.forget()
+            else:
+                sharer.unseen.account()
+
+    def _sharing(self, watch: Watch) -> list[Watch]:
+        """Give the models of the same cgroup, this one first."""
+        own = watch.own_level
+        others = () if own is None else self.watches
+        return [watch, *(one for one in others if one is not watch and one.own_level == own)]
 
     def _say(self, watch: Watch, life: LifeId, kind: str, text: str, fields: Mapping[str, Scalar]) -> None:
         now: Instant = self._hub.clock.now()
@@ -280,6 +301,11 @@ def _left_well(evidence: EndEvidence) -> bool:
         return status.value.exit_code == 0
     mark = box.value.exit_mark if isinstance(box, Known) else None
     return mark is not None and mark.status == 0
+
+
+def _any_dying(watch: Watch, newest: Sample) -> bool:
+    sample = newest if watch.name == newest.model or watch.history is None else watch.history.latest
+    return any(unseen.is_dying(process) for process in sample.processes)
 
 
 def _failures_due(watch: Watch, now: Instant, period_seconds: float) -> int:

@@ -121,6 +121,7 @@ class Daemon:
         self._past = Past(self.board)
         self._endings = Endings(self._hub, self._past.sessions)
         self.watches = Watches(settings.name, self._make_watch, self._drop_watch)
+        self._endings.watches = self.watches
         self._seeing = Seeing(self._hub, self.watches, self._endings, reader)
         self._ticker = Ticker(self._hub, self.watches, self._endings, self._seeing.tell)
         self._endings.changed = lambda: self._ticker.tick(at_once=True)

@@ -7,6 +7,8 @@ Theory
     * A group kill counts every process of the group and its first victim twice (mm/oom_kill.c, oom_kill_process), so
       there any end in sight accounts for all of it.
     * The end of the main process tells of every kill around it, so nothing is left over from before.
+    * Models that share a cgroup share its counters: an end in one of them is taken off the account of each, and a
+      stranger's kill is told by one of them alone.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from sidecar.health.values import Judgement
 from sidecar.history import History
 from sidecar.livez import Failing
 from sidecar.pressure import Told
-from sidecar.sample import Instant, SightKind
+from sidecar.sample import Instant, LevelId, SightKind
 from sidecar.sight.seen import SeenModel, SeenProcess
 from sidecar.unseen import UnseenKills
 
@@ -77,6 +77,11 @@ class Watch:
     def sight(self) -> SightKind:
         """How it is seen now."""
         return SightKind.NONE if self.reader is None else self.reader.seen.kind
+
+    @property
+    def own_level(self) -> LevelId | None:
+        """The cgroup that its processes are in, as far as it is seen."""
+        return None if self.reader is None or not self.reader.seen.levels else self.reader.seen.levels[0].id
 
     def file(self, incident: Incident) -> None:
         """Add an end; one of the main process counts."""

@@ -1,8 +1,8 @@
 """All watched models by name, and which way of seeing belongs to which.
 
 Rules
-    * A model is a cgroup; the same name in a new cgroup is the next life of the same model, if the old one has ended.
-      While it lives, the newcomer gets a name of its own.
+    * A model is a cgroup and a name; the same name in a new cgroup is the next life of that model, if the old one has
+      ended. While it lives, the newcomer gets a name of its own.
     * Hand-over wins. Until the first one there is one model under the name of the settings, seen by the best other way;
       the first hand-over takes its place.
     * A model that ended stays as it was last seen until something better is seen: a worse sight tells less about it.

@@ -11,12 +11,15 @@ from sidecar.sight.handover_check import Checked, close_process
 from sidecar.sight.levels import close_levels
 from sidecar.sight.seen import SeenModel, SeenProcess
 
-_ModelKey = LevelId | tuple[str, int, int]
 _ProcessKey = tuple[str, int, int]
+_Place = LevelId | _ProcessKey
+_ModelKey = tuple[_Place, str]
 
 
 class Models:
-    """Models by own level, and their processes, oldest first.
+    """Models by own level and name, and their processes, oldest first.
+
+    A process goes on in the model that it was first seen in, whatever name a second hand-over of it gives.
 
     Invariant: every descriptor given in by `add` is either in a model or closed.
     """
@@ -30,8 +33,9 @@ class Models:
 
     def add(self, checked: Checked) -> tuple[SeenModel, SeenProcess]:
         """Take a hand-over in. One of a known process is merged into that process, the same object as before."""
-        key = _model_key(checked)
-        model = self._models.get(key)
+        place = _place(checked)
+        key = (place, checked.hello.name)
+        model = self._of_process(place, checked.process.life) or self._models.get(key)
         if model is None:
             model = self._models[key] = SeenModel(
                 name=checked.hello.name,
@@ -60,6 +64,10 @@ class Models:
             close_levels(model.levels)
             self._models = {key: other for key, other in self._models.items() if other is not model}
 
+    def _of_process(self, place: _Place, life: LifeId) -> SeenModel | None:
+        mine = (model for (where, _), model in self._models.items() if where == place)
+        return next((model for model in mine if _find(model, life) is not None), None)
+
 
 def same_process(one: LifeId, other: LifeId) -> bool:
     """Whether two lives are one process: guard and runner each give it a session of their own."""
@@ -70,7 +78,7 @@ def _process_key(life: LifeId) -> _ProcessKey:
     return life.boot_id, life.pid, life.start_ticks
 
 
-def _model_key(checked: Checked) -> _ModelKey:
+def _place(checked: Checked) -> _Place:
     """The own level; a process that shows none is a model by itself."""
     own = next((level for level in checked.levels if level.depth == 0), None)
     return _process_key(checked.process.life) if own is None else own.id

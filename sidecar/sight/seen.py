@@ -38,7 +38,7 @@ class SeenProcess:
 
 @dataclass(slots=True, kw_only=True)
 class SeenModel:
-    """One model: the processes of one own-level cgroup. The first process is the main one."""
+    """One model: the processes of one name in one own-level cgroup. The first process is the main one."""
 
     name: str
     kind: SightKind

@@ -75,6 +75,28 @@ print(json.dumps([before, after]))
     assert all(box.exit_mark is None for box in boxes(tmp_path)), "its exit handler is gone"
 
 
+def test_children_inherit_the_models_name(tmp_path: Path) -> None:
+    """A worker that is started as another command is a process of the same model; a name that was given stays."""
+    ended = run_host(
+        """
+import os, subprocess, sys, guard
+def name(): return os.environ.get("OOMGUARD_NAME")
+worker = "import os, guard.place as p; print(p.model_name(['worker']), flush=True)"
+for given in (None, "llm"):
+    os.environ.pop("OOMGUARD_NAME", None)
+    if given: os.environ["OOMGUARD_NAME"] = given
+    handle = guard.install()
+    subprocess.run([sys.executable, "-c", worker], check=True)
+    handle.uninstall()
+    print(name(), flush=True)
+""",
+        tmp_path,
+    )
+    own, after, given, kept = ended.out.split()
+    assert own.startswith("python")
+    assert (after, given, kept) == ("None", "llm", "llm")
+
+
 def test_off_switch(tmp_path: Path) -> None:
     """With OOMGUARD=off nothing is installed, opened or started, and every call works."""
     ended = run_host(

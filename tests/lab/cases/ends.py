@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
+from sidecar.unseen import SETTLE_SECONDS
 from tests.lab.cases.stage import SMALL, Document, Model, Stage
 from tests.lab.kit import loads
 from tests.lab.kit.cgroups import MIB, Limits
@@ -121,6 +122,20 @@ def case_killed_worker_that_nobody_handed_over(stage: Stage) -> None:
         os.kill(model.main_pid(), signal.SIGKILL)
         ended(stage, model, "external_kill")
         assert [one["main"] for one in stage.incidents(model)] == [True, False]
+
+
+def case_two_models_in_one_cgroup(stage: Stage) -> None:
+    """Two names in one cgroup are two models: the kill of the one is told once, and is no business of the other."""
+    with stage.model("alpha", f"grow rate=60 when={stage.cue('alpha')}") as alpha:
+        beta = stage.run("beta", alpha.group, f"leave code=5 when={stage.cue('beta')}")
+        stage.wait_seen(beta)
+        stage.give_cue(alpha)
+        settled = ended(stage, alpha, "cgroup_oom")["monotonic_s"] + SETTLE_SECONDS + 1
+        until(lambda: stage.wait_seen(beta)["sample"]["at"]["monotonic_s"] > settled, 20, "every kill to be told")
+        assert len(stage.incidents(alpha)) == 1
+        assert not stage.incidents(beta)
+        stage.give_cue(beta)
+        assert ended(stage, beta, "application_exit")["fields"]["exit_code"] == 5
 
 
 def ended(stage: Stage, model: Model, end_class: str, confidence: str | None = None) -> Document:

@@ -109,15 +109,20 @@ class Stage:
         runtimes do: it then sees no level above its own.
         """
         above = inside or self.group
+        with above.child(name, limits) as group:
+            yield self.run(name, group, *parts, hidden=hidden)
+
+    def run(self, name: str, group: Cgroup, *parts: str, hidden: bool = False) -> Model:
+        """Run a load under `oomguard run` in a group that may hold other models; the group's end is its end."""
         log = self.folder / f"{name}.log"
-        with above.child(name, limits) as group, log.open("wb") as output:
+        with log.open("wb") as output:
             runner = group.spawn(
                 [OOMGUARD, "run", "--", *loads.command(*parts)],
                 apart=Apart(uid=MODEL_UID, pid_namespace=False, cgroup_namespace=hidden, reachable=(str(self.shared),)),
                 env={"OOMGUARD_DIR": str(self.shared), "OOMGUARD_NAME": name, "OOMGUARD_FENCE": "raise"},
                 output=output,
             )
-            yield Model(name, group, runner, log)
+        return Model(name, group, runner, log)
 
     def cue(self, name: str) -> Path:
         """Return the file for which a load of the model waits with `when`."""

@@ -85,6 +85,26 @@ async def test_processes_of_one_cgroup_are_one_model_oldest_first(path: Path, sl
             assert not [target for target in new if "cgroup" in target]
 
 
+async def test_another_name_in_one_cgroup_is_another_model(path: Path, sleeper: subprocess.Popen[bytes]) -> None:
+    """Two servers on a plain host are two models; a second hand-over of a process keeps its first name."""
+    async with serving(path) as (server, heard):
+        with RawClient(path) as first, RawClient(path) as second, RawClient(path) as again:
+            first.hand_over(handover(pid=sleeper.pid), name="alpha")
+            await first.answer()
+            second.hand_over(handover(session="other"), name="beta")
+            await second.answer()
+            again.hand_over(handover(session="other"), name="alpha")
+            await again.answer()
+            await eventually(lambda: len(heard.seen) == 3, "all three")
+            alpha, beta = server.models
+            assert (alpha.name, [process.life.pid for process in alpha.processes]) == ("alpha", [sleeper.pid])
+            assert (beta.name, [process.life.pid for process in beta.processes]) == ("beta", [os.getpid()])
+            assert alpha.levels[0].id == beta.levels[0].id
+            server.release(alpha)
+            assert server.models == (beta,)
+            assert all(isinstance(file.read(), Known) for file in beta.levels[0].files.values())
+
+
 @pytest.mark.parametrize("order", [(Role.RUNNER, Role.GUARD), (Role.GUARD, Role.RUNNER)])
 async def test_runner_and_guard_of_one_process_are_one(path: Path, order: tuple[Role, Role]) -> None:
     """Whoever comes first: the guard's session and box, and the runner's exit status, belong to one process."""
