@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +33,7 @@ __all__ = ["HandoverCallbacks", "HandoverLimits", "HandoverServer", "ListenError
 
 _ACCEPTS_AT_ONCE: Final = 16
 _ACCEPT_PAUSE_SECONDS: Final = 1.0
+_CROWDED: Final = "others wait, and this connection has said nothing yet"
 _STUCK: Final = "the descriptors cannot be looked at in time"
 
 
@@ -43,8 +43,8 @@ class HandoverLimits:
 
     connections: int = 256
     """In total. A process keeps one; a big server has some dozens of processes."""
-    connections_per_uid: int = 192
-    """So that one user's flood leaves room for the others."""
+    connections_per_uid: int = 128
+    """So that one user's flood leaves room for the others. Who says nothing makes room for who comes, oldest first."""
     handshake_seconds: float = 5.0
     """From connect to welcome. A guard needs milliseconds, a thrashing one seconds."""
     messages_per_second: int = 20
@@ -80,6 +80,10 @@ class _Client:
     model: SeenModel | None = None
     process: SeenProcess | None = None
     task: asyncio.Task[None] | None = field(default=None, repr=False)
+    greeted: bool = False
+    """Whether it has sent a hello."""
+    evicted: bool = False
+    """It has to go for another one, and does at the next turn of the loop."""
 
 
 class HandoverServer:
@@ -93,7 +97,7 @@ class HandoverServer:
         self._limits = limits or HandoverLimits()
         self._release = release
         self._models = Models()
-        self._clients: set[_Client] = set()
+        self._clients: dict[_Client, None] = {}  # oldest first
         self._listener: socket.socket | None = None
         self._inode: tuple[int, int] | None = None
         self._shared_magic: int | None = None
@@ -177,20 +181,30 @@ class HandoverServer:
 
     def _admit(self, peer: PeerSocket) -> None:
         """Start to talk, unless there are too many or it is the wrong user."""
-        limits = self._limits
-        per_uid = Counter(client.peer.uid for client in self._clients)
-        reason = None
-        if limits.allowed_uids is not None and peer.uid not in limits.allowed_uids:
-            reason = f"user {peer.uid} may not hand over here"
-        elif len(self._clients) >= limits.connections or per_uid[peer.uid] >= limits.connections_per_uid:
-            reason = f"too many connections ({per_uid[peer.uid]} of user {peer.uid}, {len(self._clients)} in total)"
+        allowed = self._limits.allowed_uids
+        denied = allowed is not None and peer.uid not in allowed
+        reason = f"user {peer.uid} may not hand over here" if denied else self._make_room(peer.uid)
         if reason is not None:
             peer.refuse(reason)
             self._refused(reason)
             return
         client = _Client(peer)
-        self._clients.add(client)
+        self._clients[client] = None
         client.task = asyncio.get_running_loop().create_task(self._serve(client), name="handover-client")
+
+    def _make_room(self, uid: int) -> str | None:
+        """Have the oldest silent connection go where there are too many; a reason where none is silent."""
+        staying = [client for client in self._clients if not client.evicted]
+        mine = [client for client in staying if client.peer.uid == uid]
+        crowd = mine if len(mine) >= self._limits.connections_per_uid else staying
+        if crowd is staying and len(staying) < self._limits.connections:
+            return None
+        silent = next((client for client in crowd if not client.greeted), None)
+        if silent is None or silent.task is None:
+            return f"too many connections ({len(mine)} of user {uid}, {len(staying)} in total)"
+        silent.evicted = True
+        asyncio.get_running_loop().call_soon(silent.task.cancel)  # not before its first step, which would be its last
+        return None
 
     async def _serve(self, client: _Client) -> None:
         """One client from hello to its end."""
@@ -199,12 +213,17 @@ class HandoverServer:
             await self._listen_to(client)
         except ClosedError:
             pass
+        except asyncio.CancelledError:
+            if not client.evicted:
+                raise
+            client.peer.refuse(_CROWDED)
+            self._refused(f"user {client.peer.uid}: {_CROWDED}")
         except (RejectedError, ProtocolError) as exc:
             client.peer.refuse(str(exc))
             self._refused(f"user {client.peer.uid}: {exc}")
         finally:
             client.peer.close()
-            self._clients.discard(client)
+            self._clients.pop(client)
         self._lost(client)
 
     async def _shake_hands(self, client: _Client) -> None:
@@ -215,6 +234,7 @@ class HandoverServer:
         try:
             async with asyncio.timeout_at(deadline):
                 hello, descriptors = await client.peer.receive()
+                client.greeted = True
         except TimeoutError:
             raise RejectedError(f"no hello within {seconds:g} seconds") from None
         if not isinstance(hello, Hello):

@@ -243,21 +243,34 @@ async def test_a_flood_of_messages_ends_the_connection_and_not_the_model(path: P
         await _honest_is_welcome(path)
 
 
-async def test_three_hundred_connections_leave_room_for_others(path: Path) -> None:
-    """One user gets no more than its share; the others are told why, and room is free again when they leave."""
+async def test_three_hundred_silent_connections_keep_nobody_out(path: Path) -> None:
+    """Who says nothing makes room, oldest first, and is told why; an honest guard is welcome all the while."""
     async with serving(path) as (server, heard):
         with contextlib.ExitStack() as crowd:
             clients = []
             for _ in range(300):
                 clients.append(crowd.enter_context(RawClient(path)))
                 await asyncio.sleep(0)
-            await eventually(lambda: len(heard.refused) >= 10, "refusals")
-            answer = await clients[-1].answer()
+            answer = await clients[0].answer()
             assert isinstance(answer, Refused)
-            assert "too many connections (192 of user" in answer.reason
+            assert "has said nothing yet" in answer.reason
+            await _honest_is_welcome(path)
+            assert len(server._clients) <= HandoverLimits().connections_per_uid
             assert len(heard.refused) < 100, "a flood does not fill the log"
-            assert server.models == ()
         await eventually(lambda: not server._clients, "the crowd to leave")
+
+
+@pytest.mark.parametrize("limits", [HandoverLimits(connections_per_uid=2), HandoverLimits(connections=2)])
+async def test_who_has_handed_over_makes_room_for_nobody(path: Path, limits: HandoverLimits) -> None:
+    """Once the places are taken by models, the next one is told so, and is welcome when one has left."""
+    async with serving(path, limits) as (server, heard):
+        with RawClient(path) as first, RawClient(path) as second:
+            for client in (first, second):
+                client.hand_over(handover())
+                assert isinstance(await client.answer(), Welcome)
+            with RawClient(path) as third:
+                assert "too many connections (2 of user" in await _reason(third, heard)
+        await eventually(lambda: not server._clients, "the two to leave")
         await _honest_is_welcome(path)
 
 
@@ -352,9 +365,10 @@ async def test_a_descriptor_that_never_answers_holds_up_nobody(path: Path, stuck
             client.hand_over(replaced(handover(), "proc/stat", stuck))
             await _honest_is_welcome(path)
             assert "cannot be looked at in time" in await _reason(client, heard)
-        with RawClient(path) as one, RawClient(path) as two:
+        with RawClient(path) as one:
             one.hand_over(handover())
             assert isinstance(await one.answer(), Welcome)
-            answer = await two.answer()
-            assert isinstance(answer, Refused)
-            assert "too many connections" in answer.reason, "the stuck client keeps its place"
+            with RawClient(path) as two:
+                answer = await two.answer()
+                assert isinstance(answer, Refused)
+                assert "too many connections" in answer.reason, "the stuck client keeps its place"
