@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import importlib
 import json
 import os
 import select
@@ -93,6 +94,10 @@ def _packages() -> Finding:
     complaint = distribution.complaint(distribution.imported_packages())
     if complaint is not None:
         return Finding("packages", Grade.MISSING, complaint)
+    try:
+        importlib.import_module("sidecar.run")
+    except ImportError as exc:
+        return Finding("packages", Grade.MISSING, f"the daemon cannot start: {exc}", "pip install 'oomguard[sidecar]'")
     return Finding("packages", Grade.OK, f"oomguard {distribution.release() or 'from a checkout'}")
 
 
