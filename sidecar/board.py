@@ -83,6 +83,7 @@ class ModelView:
     probes: ProbeTally = field(default_factory=ProbeTally)  # since the sidecar started
     warnings: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))  # detector name to times it fired
     time_to_limit_seconds: Reading[float] = _NOT_YET  # inf: nothing grows
+    history: bool = False  # it ended and is not missed, so the plain health pages leave it out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -223,6 +223,8 @@ class Endings:
 
     def _tell(self, end: _End, evidence: EndEvidence) -> None:
         watch, life = end.watch, evidence.life
+        if evidence.main and watch.died is end.latch.ended:  # the next life may have begun meanwhile
+            watch.left_well = _left_well(evidence)
         if not evidence.main and not end.latch.main_was_alive:
             self._recorded.add(life.session)
             self._say(watch, life, "child_ended", f"process {life.pid} ended after its model's main process", {})

@@ -232,7 +232,11 @@ class Ticker:
 
     def _publish(self, now: Instant, pause: float) -> None:
         hub = self._hub
-        hub.board.models = {watch.name: _view(watch) for watch in self._watches if watch.judgement is not None}
+        hub.board.models = {
+            watch.name: _view(watch, history=self._watches.is_history(watch))
+            for watch in self._watches
+            if watch.judgement is not None
+        }
         usage = resource.getrusage(resource.RUSAGE_SELF)
         hub.board.own = replace(
             hub.board.own,
@@ -254,7 +258,7 @@ def _grown(history: History | None, sample: Sample) -> History:
     return History.start(sample) if history is None else history.append(sample)
 
 
-def _view(watch: Watch) -> ModelView:
+def _view(watch: Watch, *, history: bool) -> ModelView:
     assert watch.judgement is not None, "published after its first tick"
     return ModelView(
         name=watch.name,
@@ -266,6 +270,7 @@ def _view(watch: Watch) -> ModelView:
         probes=watch.probes,
         warnings=MappingProxyType(dict(watch.warnings)),
         time_to_limit_seconds=_seconds_to_limit(watch.answers),
+        history=history,
     )
 
 

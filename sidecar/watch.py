@@ -59,6 +59,10 @@ class Watch:
     unseen: UnseenKills = field(default_factory=UnseenKills)
     died: Instant | None = None
     """When the main process ended; None while it lives, or is not seen."""
+    left_well: bool = False
+    """Whether that main process exited with status 0."""
+    born: Instant | None = None
+    """When the life began that is seen now, or was seen last."""
     probe_failing: bool = False
     """Whether the last probe failed."""
     failing_since: Instant | None = None
@@ -116,6 +120,6 @@ class Watch:
         if session is None or session != self.memory.session:
             self.memory = JudgeMemory()
             self.prober.forget_before(born)
-        self.died = None
+        self.died, self.left_well, self.born = None, False, born
         self.failing_since = None
         self.told = Told()

@@ -7,7 +7,10 @@ Rules
       the first hand-over takes its place.
     * A model that ended stays as it was last seen until something better is seen: a worse sight tells less about it.
     * A model whose process ended but whose probe succeeds afterwards lives in a process that nobody handed over: then
-      the old sight is laid down, so that a dead process is not held against a living server.
+      the old sight is laid down, so that a dead process is not held against a living server. The answer may as well be
+      that of a model which began after the end; then it proves nothing.
+    * A model that ended is history once another one began after its end, or when it exited with 0 and its cgroup is
+      gone: a job that has done its work, or a server that has a successor, fails nobody else.
 """
 
 from __future__ import annotations
@@ -74,7 +77,7 @@ class Watches:
     def lay_down_outlived(self, watch: Watch) -> bool:
         """Stop to see a dead process once its model answers again; tell whether that was so."""
         probe = watch.prober.last
-        if watch.died is None or not isinstance(probe, Known):
+        if watch.died is None or not isinstance(probe, Known) or self._has_successor(watch):
             return False
         result = probe.value
         if result.outcome is not ProbeOutcome.OK or result.started.monotonic_s <= watch.died.monotonic_s:
@@ -83,6 +86,19 @@ class Watches:
         watch.look_away()
         watch.begin_life(None, died)
         return True
+
+    def is_history(self, watch: Watch) -> bool:
+        """Tell a model that ended and is not missed: the plain health pages do not ask about it."""
+        if watch.died is None:
+            return False
+        levels = () if watch.reader is None else watch.reader.levels
+        return self._has_successor(watch) or (watch.left_well and bool(levels) and levels[0].gone)
+
+    def _has_successor(self, watch: Watch) -> bool:
+        """Whether another model began after the end of this one."""
+        died = watch.died
+        births = (other.born for other in self if other is not watch)
+        return died is not None and any(born is not None and born.monotonic_s > died.monotonic_s for born in births)
 
     def look_away_from(self, kind: SightKind) -> None:
         """Lay down every sight of a kind, before its descriptors are closed."""

@@ -41,11 +41,12 @@ class ModelAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthAnswer:
-    """The answer to one probe: all models must pass."""
+    """The answer to one probe: all models must pass. `left_out`: models that ended and are not asked about."""
 
     question: str
     passed: bool
     models: tuple[ModelAnswer, ...]
+    left_out: tuple[str, ...] = ()
 
     @property
     def status(self) -> int:
@@ -85,20 +86,29 @@ def tick_age_seconds(own: OwnView, now: Instant) -> float:
 
 
 def ask(board: Board, question: Question, now: Instant, name: str | None = None) -> HealthAnswer:
-    """Answer for one model, or for every model on the board."""
+    """Answer for one model, or for every model on the board that is not history."""
     views = board.models
-    every: list[tuple[str, ModelView | None]] = [*views.items()] or [("", None)]
-    chosen = every if name is None else [(name, views.get(name))]
+    left_out = tuple(one for one, view in views.items() if view.history) if name is None else ()
+    every: list[tuple[str, ModelView | None]] = [item for item in views.items() if item[0] not in left_out]
+    chosen = (every or [("", None)]) if name is None else [(name, views.get(name))]
     age = tick_age_seconds(board.own, now)
     stale = age if age > tick_deadline_seconds(board.own) else None
-    answers = tuple(_one(name, view, question, stale) for name, view in chosen)
-    return HealthAnswer(question=question.value, passed=all(answer.passed for answer in answers), models=answers)
+    nobody = "every model that was seen has ended" if left_out else "no model has been seen yet"
+    answers = tuple(
+        _nobody(name, question, f"no model named {name} has been seen yet" if name else nobody)
+        if view is None
+        else _one(name, view, question, stale)
+        for name, view in chosen
+    )
+    passed = all(answer.passed for answer in answers)
+    return HealthAnswer(question=question.value, passed=passed, models=answers, left_out=left_out)
 
 
-def _one(name: str, view: ModelView | None, question: Question, stale: float | None) -> ModelAnswer:
-    if view is None:
-        reason = f"no model named {name} has been seen yet" if name else "no model has been seen yet"
-        return ModelAnswer(name=name, passed=question is Question.LIVE, certain=False, reason=reason, view=None)
+def _nobody(name: str, question: Question, reason: str) -> ModelAnswer:
+    return ModelAnswer(name=name, passed=question is Question.LIVE, certain=False, reason=reason, view=None)
+
+
+def _one(name: str, view: ModelView, question: Question, stale: float | None) -> ModelAnswer:
     passed = _FIELDS[question](view)
     if stale is not None:
         reason = f"the sidecar's last tick is {stale:.1f} s old"
@@ -125,6 +135,7 @@ def explain(answer: HealthAnswer, board: Board) -> dict[str, Json]:
         "question": answer.question,
         "passed": answer.passed,
         "answer": answer.line(),
+        "left_out": list(answer.left_out),
         "models": {one.name: _explain_model(one) for one in answer.models},
         "sidecar_degraded": list(board.own.degraded),
     }
@@ -165,6 +176,7 @@ def verbose(answer: HealthAnswer, board: Board) -> str:
         lines.append(f"[{mark}]{one.name or 'model'} {one.reason}")
         if one.view is not None:
             lines += _verbose_view(one.view)
+    lines += [f"[ ]{name} has ended; only /{answer.question}/{name} asks about it" for name in answer.left_out]
     lines += [f"    sidecar degraded: {text}" for text in board.own.degraded]
     return "\n".join([*lines, answer.line()])
 

@@ -7,7 +7,7 @@ import signal
 import socket
 import sqlite3
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -77,6 +77,24 @@ def test_an_end_is_told_within_a_second_and_lives_are_counted(tmp_path: Path) ->
         assert daemon.get("/status")["models"]["server"]["ends"] == {"application_exit": 2}
 
 
+def test_an_ended_model_with_a_successor_fails_nobody_else(tmp_path: Path) -> None:
+    """The plain pages ask about the model that came after it alone; its own page says that it is dead."""
+    with Daemon(tmp_path, tmp_path / "log") as daemon:
+        with model(tmp_path, "convert", EXIT_3) as process:
+            until(lambda: _is_seen(daemon, "convert"), 20, "the first model")
+            let_go(process)
+        until(partial(_incidents, daemon, 1), 10, "its end")
+        assert "convert" in daemon.get("/readyz")["models"]
+        with model(tmp_path, "llm", EXIT_3):
+            until(lambda: daemon.get("/readyz")["left_out"] == ["convert"], 10, "the successor")
+            assert list(daemon.get("/livez")["models"]) == ["llm"]
+            assert daemon.get("/livez/convert")["models"]["convert"]["state"] == "dead"
+
+
+def _is_seen(daemon: Daemon, name: str) -> bool:
+    return name in daemon.get("/status")["models"]
+
+
 def test_the_next_life_has_no_part_in_the_end_of_the_last(tmp_path: Path) -> None:
     """A server that is restarted before a stalled sidecar looks is one model, and its incident knows the old life."""
     with Daemon(tmp_path, tmp_path / "log") as daemon, model(tmp_path, "server", EXIT_3) as first:
@@ -99,7 +117,9 @@ def test_the_next_life_has_no_part_in_the_end_of_the_last(tmp_path: Path) -> Non
 
 def _connects(pid: int) -> bool:
     """Whether a process has a socket: it has connected, which a stopped sidecar has not accepted yet."""
-    return any(str(link.readlink()).startswith("socket:") for link in Path(f"/proc/{pid}/fd").iterdir())
+    with suppress(FileNotFoundError):  # a file was closed while we looked
+        return any(str(link.readlink()).startswith("socket:") for link in Path(f"/proc/{pid}/fd").iterdir())
+    return False
 
 
 def test_a_killed_sidecar_goes_on_with_its_record_and_counts_no_life_twice(tmp_path: Path) -> None:

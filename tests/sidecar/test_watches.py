@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from guard.kernel.reader import KeptFile, Reader
+from guard.kernel.values import CgroupVersion
 from guard.model import Known, LifeId, Unknown
 from sidecar.collect.probe import Prober
 from sidecar.health.judge import JudgeMemory
 from sidecar.health.values import Rules
-from sidecar.sample import ProbeOutcome, ProbeResult, SightKind
-from sidecar.sight.seen import SeenModel, SeenProcess
+from sidecar.sample import LevelId, ProbeOutcome, ProbeResult, SightKind
+from sidecar.sight.seen import SeenLevel, SeenModel, SeenProcess
 from sidecar.watch import Watch
 from sidecar.watches import Watches
 from tests.sidecar.clocks import VirtualClock
@@ -148,6 +152,58 @@ def probed(watch: Watch, started: float, outcome: ProbeOutcome) -> Watch:
     """Give the watch a finished probe."""
     watch.prober.last = Known(ProbeResult(started=at(started), latency_seconds=0.1, outcome=outcome))
     return watch
+
+
+def begin(desk: Desk, name: str, pid: int, seconds: float) -> Watch:
+    """A model hands over and begins its life."""
+    watch = desk.hand_over(model(name, pid=pid))
+    watch.begin_life(f"s{pid}", at(seconds))
+    return watch
+
+
+def test_an_ended_model_is_history_once_another_began(desk: Desk) -> None:
+    """A model that began before the end is no successor; one that began after it is, also once that one ended."""
+    one, other = begin(desk, "one", 1, 0), begin(desk, "other", 2, 1)
+    one.died = at(5)
+    assert not desk.watches.is_history(one)
+    late = begin(desk, "late", 3, 6)
+    assert desk.watches.is_history(one)
+    late.died = at(7)
+    assert [desk.watches.is_history(watch) for watch in (one, other, late)] == [True, False, False]
+    one.begin_life("s4", at(8))
+    assert not desk.watches.is_history(one)
+    assert desk.watches.is_history(late)
+
+
+def test_a_job_that_has_done_its_work_is_history_once_its_cgroup_is_gone(desk: Desk, tmp_path: Path) -> None:
+    """Exit status 0 alone may be a server that will be started again in the same container."""
+    file = tmp_path / "memory.current"
+    file.write_text("4096\n")
+    kept = Reader().keep(str(file))
+    assert isinstance(kept, KeptFile)
+    seen = model("convert")
+    seen.levels = (
+        SeenLevel(id=LevelId(1, 1), name="/", depth=0, version=CgroupVersion.V2, files={"memory.current": kept}),
+    )
+    watch = desk.hand_over(seen)
+    watch.died, watch.left_well = at(5), True
+    assert watch.reader is not None
+    watch.reader.read_levels(full=True)
+    assert not desk.watches.is_history(watch)
+    watch.reader.levels[0].gone = True
+    assert desk.watches.is_history(watch)
+    watch.left_well = False
+    assert not desk.watches.is_history(watch)
+    kept.close()
+
+
+def test_a_successor_that_answers_the_probe_does_not_revive_the_ended(desk: Desk) -> None:
+    """One probe for all models: the answer after the end may be that of the model which began after it."""
+    watch = begin(desk, "one", 1, 0)
+    watch.died = at(5)
+    begin(desk, "late", 2, 6)
+    assert not desk.watches.lay_down_outlived(probed(watch, 7, ProbeOutcome.OK))
+    assert watch.sight is SightKind.HANDOVER
 
 
 def test_a_new_life_starts_the_judgement_anew_and_a_known_one_goes_on(desk: Desk) -> None:

@@ -37,6 +37,21 @@ def test_one_bad_model_fails_all_but_not_its_neighbour() -> None:
     assert answers.ask(seen, Question.LIVE, NOW, "b").status == 503
 
 
+def test_a_model_that_is_history_fails_itself_alone() -> None:
+    """The plain routes leave it out and say so; its own route still says that it is dead."""
+    dead = view("convert", judgement=judgement(State.DEAD, live=False, ready=False), history=True)
+    seen = board(dead, view("llm"))
+    for question in Question:
+        answer = answers.ask(seen, question, NOW)
+        assert (answer.line(), answer.left_out) == ("ok", ("convert",))
+    assert answers.ask(seen, Question.LIVE, NOW, "convert").status == 503
+    assert answers.explain(answers.ask(seen, Question.READY, NOW), seen)["left_out"] == ["convert"]
+    assert "convert has ended; only /livez/convert" in answers.verbose(answers.ask(seen, Question.LIVE, NOW), seen)
+    alone = answers.ask(board(dead), Question.LIVE, NOW)
+    assert alone.line() == "ok (cannot tell: every model that was seen has ended)"
+    assert answers.ask(board(dead), Question.READY, NOW).status == 503
+
+
 def test_no_model_seen_yet_is_alive_but_neither_ready_nor_started() -> None:
     """What the sidecar does not know never kills; a plain probe of an unseen server would not pass as ready either."""
     assert answers.ask(board(), Question.LIVE, NOW).line() == "ok (cannot tell: no model has been seen yet)"
