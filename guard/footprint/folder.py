@@ -8,7 +8,7 @@ import posixpath
 from pathlib import Path
 from typing import Final
 
-from guard.footprint.one_file import read_file
+from guard.footprint.one_file import open_file, read_file
 from guard.footprint.values import FootprintError, WeightFile
 
 _INDEX: Final = ".index.json"
@@ -48,15 +48,16 @@ def read_folder(path: str) -> tuple[WeightFile, ...]:
 
 def read_index(path: str) -> tuple[WeightFile, ...]:
     """Read the shards that an index names, each once."""
-    try:
-        with open(path, "rb") as file:  # noqa: PTH123 - pathlib reads without a limit
+    with open_file(path) as file:
+        try:
             text = file.read(_INDEX_LIMIT + 1)
-        if len(text) > _INDEX_LIMIT:
-            raise FootprintError(f"{path}: an index of more than {_INDEX_LIMIT} bytes")
+        except OSError as error:
+            raise FootprintError(f"{path}: {error.strerror}") from error
+    if len(text) > _INDEX_LIMIT:
+        raise FootprintError(f"{path}: an index of more than {_INDEX_LIMIT} bytes")
+    try:
         weight_map = json.loads(text)["weight_map"]
         names = sorted({str(name) for name in weight_map.values()})
-    except OSError as error:
-        raise FootprintError(f"{path}: {error.strerror}") from error
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise FootprintError(f"{path}: an index without a weight_map") from error
     if any(name != posixpath.basename(name) or "\0" in name for name in names):

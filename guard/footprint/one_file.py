@@ -24,19 +24,23 @@ _SPEC: Final = b"Spec\0"
 
 def read_file(path: str) -> WeightFile:
     """Read the headers of a file. Raises `FootprintError`, with one line that says what is wrong."""
+    with open_file(path) as file:
+        try:
+            return _read(file, path, os.fstat(file.fileno()).st_size)
+        except OSError as error:
+            raise FootprintError(f"{path}: {error.strerror}") from error
+
+
+def open_file(path: str) -> BinaryIO:
+    """Open a regular file. Raises `FootprintError` for anything else: a FIFO in its place must not hold the caller."""
     try:
-        # O_NONBLOCK: a FIFO in place of a file must not hold the caller
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except (OSError, ValueError) as error:
         raise FootprintError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
-    with os.fdopen(descriptor, "rb", buffering=_BUFFER_BYTES) as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise FootprintError(f"{path}: not a file")
-        try:
-            return _read(file, path, found.st_size)
-        except OSError as error:
-            raise FootprintError(f"{path}: {error.strerror}") from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise FootprintError(f"{path}: not a file")
+    return os.fdopen(descriptor, "rb", buffering=_BUFFER_BYTES)
 
 
 def _read(file: BinaryIO, path: str, size: int) -> WeightFile:

@@ -119,11 +119,13 @@ def test_bad_input(make: object, says: str, tmp_path: Path) -> None:
     assert "\n" not in str(raised.value)
 
 
-def test_fifo_in_place_of_a_file(tmp_path: Path) -> None:
-    """A pipe does not hold the caller."""
-    os.mkfifo(tmp_path / "m.safetensors")
+@pytest.mark.parametrize("name", ["m.safetensors", "model.safetensors.index.json"])
+@pytest.mark.parametrize("within", [True, False])
+def test_fifo_in_place_of_a_file(name: str, within: bool, tmp_path: Path) -> None:  # noqa: FBT001 - a parameter of pytest
+    """A pipe does not hold the caller, by its own name and in a folder."""
+    os.mkfifo(tmp_path / name)
     with pytest.raises(FootprintError, match="not a file"):
-        footprint(tmp_path / "m.safetensors")
+        footprint(tmp_path if within else tmp_path / name)
 
 
 HOSTILE = {
