@@ -17,7 +17,8 @@ What the server and the outside see is what they would see without us:
     * Orphans. As PID 1 we reap whatever is handed to us. We end when the server ends, and with us the container.
 
 Ours alone: the server's kernel files are handed over to the sidecar, and its raw wait status is reported when it
-ends. Where there is no sidecar this costs at most `_FAREWELL_SECONDS` at the end. With OOMGUARD=off neither
+ends: as a note in the shared directory (see `guard.box.end_note`), and by the link. Where there is no sidecar this
+costs at most `_FAREWELL_SECONDS` at the end. With OOMGUARD=off neither
 happens. The server's oom_score_adj is left as it is; so is ours.
 
 The signal numbers SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP and SIGSYS stay unblocked: they are our own faults.
@@ -27,11 +28,13 @@ The signal numbers SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP and SIGSYS stay unbl
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import resource
 import signal
 import sys
+import time
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from guard.fence import fence
@@ -48,10 +51,7 @@ from guard.place import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from guard.link.client import LinkClient
-    from guard.model import LifeId
+    from collections.abc import Callable, Mapping, Sequence
 
     Mask = set[int] | set[signal.Signals] | set[int | signal.Signals]
 
@@ -118,14 +118,14 @@ def run(command: Sequence[str]) -> int:
         child = start(lambda: _become(command, environment, mask), held if guarded else None)
     except OSError as error:
         return _refuse(command[0], error)
-    life, link = None, None
+    say_end = None
     if guarded:
         with fence("hand-over"):
-            life, link = _hand_over(child, session, command, held)
+            say_end = _hand_over(child, session, command, held)
     status = _attend(child, taken)
-    if life is not None and link is not None:
+    if say_end is not None:
         with fence("farewell"):
-            _say_end(link, life, status)
+            say_end(status)
     return _end_like(status, mask)
 
 
@@ -194,19 +194,24 @@ def _reap(child: int) -> int | None:
 
 def _hand_over(
     child: int, session: str, command: Sequence[str], held: Mapping[str, int]
-) -> tuple[LifeId, LinkClient] | tuple[None, None]:
-    """Start the link that hands over the server's kernel files; nothing where its life cannot be told."""
+) -> Callable[[int], None] | None:
+    """Start the link that hands over the server's kernel files; None where its life cannot be told.
+
+    Returns:
+        What tells the sidecar how it ended: by a note, whatever becomes of the sidecar, and by the link.
+    """
+    from guard.box import end_note
     from guard.kernel import identity
     from guard.kernel.reader import Reader
     from guard.link.client import LinkClient, LinkSettings
     from guard.link.handover import Handover, Who, gather
-    from guard.link.protocol import Role
+    from guard.link.protocol import ChildExit, Role
     from guard.model import LifeId, Unknown
 
     reader = Reader()
     boot_id, start_ticks = identity.boot_id(reader), identity.start_ticks(reader, child)
     if isinstance(boot_id, Unknown) or isinstance(start_ticks, Unknown):
-        return None, None
+        return None
     life = LifeId(boot_id.value, child, start_ticks.value, session)
     who = Who(
         name=model_name(command),
@@ -221,13 +226,21 @@ def _hand_over(
 
     link = LinkClient(LinkSettings(socket_path(shared_directory())), make_handover, lambda _notice: None)
     link.start()
-    return life, link
 
+    def say_end(status: int) -> None:
+        note = end_note.EndNote(
+            life=life,
+            name=who.name,
+            command=who.command,
+            wait_status=status,
+            at_wall_s=time.time(),
+            at_monotonic_s=time.monotonic(),
+        )
+        with contextlib.suppress(OSError):  # no shared directory, or a full one
+            end_note.write(os.path.join(shared_directory(), "boxes"), note)
+        link.send(ChildExit(life, status), within_seconds=_FAREWELL_SECONDS)
 
-def _say_end(link: LinkClient, life: LifeId, status: int) -> None:
-    from guard.link.protocol import ChildExit
-
-    link.send(ChildExit(life, status), within_seconds=_FAREWELL_SECONDS)
+    return say_end
 
 
 def _end_like(status: int, mask: Mask) -> int:

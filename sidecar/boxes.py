@@ -1,9 +1,12 @@
-"""Black boxes in the shared directory: of processes that ended while no sidecar ran, and of ones accounted for.
+"""Black boxes and end notes in the shared directory: of processes that ended while no sidecar ran, or accounted for.
 
 A box says whose it is, not whether its process lives, which is in another PID namespace. The process has ended when
 its boot is another one, when the box holds an exit mark, or when nobody holds the box's lock (docs/box-format.md).
 Where the volume has no locks it is taken for ended when nobody has handed it over for `GRACE_SECONDS`, although a
 guard tries again at least every half minute, and nothing in the box has moved meanwhile.
+
+`oomguard run` leaves a note of every end with the exact wait status (see `guard.box.end_note`), which is an end at
+once. Box and note of one process are one end, by the session that they share.
 """
 
 from __future__ import annotations
@@ -15,11 +18,14 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final
 
+from guard.box import end_note
 from guard.box import format as box_format
+from guard.box.end_note import EndNote
 from guard.box.prune import is_held
 from guard.box.reader import parse_box
 from guard.kernel.reader import Reader
-from guard.model import BoxState, Known, Unknown, Why
+from guard.model import BoxState, Known, LifeId, Unknown, Why
+from sidecar.collect.exit_status import from_raw
 from sidecar.hub import Hub
 from sidecar.sample import Instant
 from sidecar.verdict.values import EndEvidence
@@ -27,7 +33,7 @@ from sidecar.verdict.values import EndEvidence
 GRACE_SECONDS: Final = 60.0
 _SCAN_SECONDS: Final = 20.0
 _FIRST_SECONDS: Final = 3.0  # a living model hands over first, so that an end is told under its name
-_MOST_BOXES: Final = 256  # a scan; 64 KiB each
+_MOST_FILES: Final = 256  # of each kind a scan; a box is 64 KiB
 _SUFFIX: Final = ".box"
 
 
@@ -38,6 +44,27 @@ class Found:
     path: str
     state: BoxState
     held: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """What lies there of one ended process; at least one of the two."""
+
+    box: Found | None
+    note: EndNote | None
+
+    @property
+    def life(self) -> LifeId:
+        if self.box is not None:
+            return self.box.state.life
+        assert self.note is not None
+        return self.note.life
+
+    @property
+    def name(self) -> str | None:
+        """Of its model, if it is known."""
+        name = None if self.box is None else self.box.state.name
+        return name if name is not None or self.note is None else self.note.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,14 +94,32 @@ class Boxes:
         await self._hub.clock.sleep(_FIRST_SECONDS)
         while True:
             found = await asyncio.to_thread(scan, self._directory)
-            in_sight = self._accounts.in_sight()
-            ended = [box for box in found if self._has_ended(box, in_sight)]
-            for box in ended:
-                if box.state.life.session not in self._accounts.recorded:
-                    self._accounts.ended(box.state.name, self._evidence(box.state))
+            notes = await asyncio.to_thread(scan_notes, self._directory)
+            ended = self._ended(found, notes)
+            for end in ended:
+                if end.life.session not in self._accounts.recorded:
+                    self._accounts.ended(end.name, self._evidence(end))
             if ended and await self._hub.recorder.flush():
-                await asyncio.to_thread(_remove, [box.path for box in ended])
+                await asyncio.to_thread(_remove, [path for end in ended for path in self._paths(end)])
             await self._hub.clock.sleep(_SCAN_SECONDS)
+
+    def _ended(self, boxes: list[Found], notes: list[EndNote]) -> list[_End]:
+        """Put boxes and notes of ended processes together."""
+        in_sight = self._accounts.in_sight()
+        noted = {note.life.session: note for note in notes if not self._is_looked_into(note.life.session, in_sight)}
+        ends = [
+            _End(box, noted.pop(box.state.life.session, None))
+            for box in boxes
+            if box.state.life.session in noted or self._has_ended(box, in_sight)
+        ]
+        return ends + [_End(None, note) for note in noted.values()]
+
+    def _is_looked_into(self, session: str, in_sight: set[str]) -> bool:
+        return session in in_sight and session not in self._accounts.recorded
+
+    def _paths(self, end: _End) -> list[str]:
+        note = [] if end.note is None else [f"{self._directory}/{end.life.session}{end_note.SUFFIX}"]
+        return note if end.box is None else [end.box.path, *note]
 
     def _has_ended(self, box: Found, in_sight: set[str]) -> bool:
         state, session = box.state, box.state.life.session
@@ -97,21 +142,24 @@ class Boxes:
         self._unmoved[session] = (since_s, state)
         return now_s - since_s >= GRACE_SECONDS
 
-    def _evidence(self, state: BoxState) -> EndEvidence:
+    def _evidence(self, end: _End) -> EndEvidence:
         unseen = Unknown(Why.NOT_SAMPLED, "sidecar", detail="no sidecar saw this end")
-        same_boot = state.life.boot_id == self._hub.boot_id
-        began_s = state.life.start_ticks / os.sysconf("SC_CLK_TCK")
+        life, note, now = end.life, end.note, self._hub.clock.now()
+        state = None if end.box is None else end.box.state
+        same_boot = life.boot_id == self._hub.boot_id
+        began_s = life.start_ticks / os.sysconf("SC_CLK_TCK")
+        sign_s = now.wall_s if state is None else last_sign(state, now).wall_s
         return EndEvidence(
-            life=state.life,
-            main=state.parent_session is None,
-            ended=last_sign(state, self._hub.clock.now()),
-            wait_status=unseen,
+            life=life,
+            main=state is None or state.parent_session is None,
+            ended=_back_then(sign_s if note is None else note.at_wall_s, now),
+            wait_status=unseen if note is None else Known(from_raw(note.wait_status)),
             levels=(),
             hidden_ancestors=True,
             node_oom_kill_delta=unseen,
             node_available_ratio=unseen,
             kmsg=self._hub.kmsg.since(began_s) if same_boot else unseen,
-            box=Known(state),
+            box=Unknown(Why.MISSING, "black box") if state is None else Known(state),
             liveness_failures_answered=0,
             others_alive=0,
         )
@@ -119,16 +167,30 @@ class Boxes:
 
 def scan(directory: str) -> list[Found]:
     """Read the boxes there are; what is no box, or damaged, is left alone."""
-    reader = Reader()
-    names = reader.listdir(directory)
-    found = []
-    for name in () if isinstance(names, Unknown) else [n for n in names.value if n.endswith(_SUFFIX)][:_MOST_BOXES]:
+    reader, found = Reader(), []
+    for name in _names(reader, directory, _SUFFIX):
         path = f"{directory}/{name}"
         data = reader.read(path, box_format.SIZE)
         state = data if isinstance(data, Unknown) else parse_box(data.value, path)
         if isinstance(state, Known) and name == state.value.life.session + _SUFFIX:
             found.append(Found(path, state.value, is_held(path)))
     return found
+
+
+def scan_notes(directory: str) -> list[EndNote]:
+    """Read the end notes there are; what is none, or damaged, is left alone."""
+    reader, found = Reader(), []
+    for name in _names(reader, directory, end_note.SUFFIX):
+        data = reader.read(f"{directory}/{name}", end_note.LIMIT_BYTES)
+        note = data if isinstance(data, Unknown) else end_note.parse(data.value, name)
+        if isinstance(note, Known) and name == note.value.life.session + end_note.SUFFIX:
+            found.append(note.value)
+    return found
+
+
+def _names(reader: Reader, directory: str, suffix: str) -> list[str]:
+    names = reader.listdir(directory)
+    return [] if isinstance(names, Unknown) else [name for name in names.value if name.endswith(suffix)][:_MOST_FILES]
 
 
 def last_sign(state: BoxState, now: Instant) -> Instant:
@@ -139,8 +201,13 @@ def last_sign(state: BoxState, now: Instant) -> Instant:
     offset_s = now.wall_s - now.monotonic_s
     walls += [operation.updated_monotonic_s + offset_s for operation in state.operations]
     walls += [beat.at_monotonic_s + offset_s for beat in state.beats]
-    wall_s = min(max(walls), now.wall_s)  # times of another boot may lie ahead
-    return Instant(monotonic_s=wall_s - offset_s, wall_s=wall_s)
+    return _back_then(max(walls), now)
+
+
+def _back_then(wall_s: float, now: Instant) -> Instant:
+    """Give a moment of the past by the wall clock; times of another boot may lie ahead."""
+    wall_s = min(wall_s, now.wall_s)
+    return Instant(monotonic_s=now.monotonic_s - (now.wall_s - wall_s), wall_s=wall_s)
 
 
 def _remove(paths: list[str]) -> None:

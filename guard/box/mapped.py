@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Final
 
 from guard.box import format as layout
+from guard.box.folder import make_folder
 from guard.box.prune import hold, prune
 
 SUFFIX: Final = ".box"
 _PAGE: Final = 4096
 _MODE: Final = 0o644
-_DIRECTORY_MODE: Final = 0o1777  # like /tmp: every user of the pod may add a box, none may remove another's
 _HINTS: Final = {
     errno.ENOSPC: "the volume is full: free space or raise its size limit (a box takes 60 KiB)",
     errno.EDQUOT: "the quota is used up: raise it (a box takes 60 KiB)",
@@ -118,7 +118,7 @@ def create(directory: str, session: str, about: bytes) -> MappedBox:
     path = Path(directory, session + SUFFIX)
     temporary = Path(directory, f".{session}.new")
     try:
-        _make_directory(Path(directory))
+        make_folder(directory)
         prune(path.parent, SUFFIX)
         if path.exists():
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
@@ -135,13 +135,6 @@ def create(directory: str, session: str, about: bytes) -> MappedBox:
         hint = _HINTS.get(exc.errno or 0, "the server runs without a black box")
         raise BoxError(exc.errno, f"no black box in {directory}: {exc.strerror}; {hint}") from exc
     return MappedBox(str(path), fd, view)
-
-
-def _make_directory(directory: Path) -> None:
-    """Make the boxes' own directory, open to every user; its parent is the shared volume and must exist."""
-    with contextlib.suppress(FileExistsError):
-        directory.mkdir()
-        directory.chmod(_DIRECTORY_MODE)  # not through mkdir's mode, which the umask would cut
 
 
 def _allocate(path: Path) -> mmap.mmap:

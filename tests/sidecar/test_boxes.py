@@ -9,12 +9,14 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from guard.box import end_note
+from guard.box.end_note import EndNote
 from guard.box.reader import parse_box
 from guard.box.writer import BoxAbout, BoxWriter
 from guard.kernel.reader import Reader
 from guard.model import Known, LifeId, OperationKind
 from sidecar.board import Board, OwnView
-from sidecar.boxes import GRACE_SECONDS, Accounts, Boxes, Found, last_sign, scan
+from sidecar.boxes import GRACE_SECONDS, Accounts, Boxes, Found, last_sign, scan, scan_notes
 from sidecar.collect.kmsg import KernelLog
 from sidecar.collect.node import NodeReader
 from sidecar.hub import Hub
@@ -23,7 +25,7 @@ from sidecar.outputs.log import JsonLog
 from sidecar.outputs.recorder import Recorder
 from sidecar.settings import Settings
 from sidecar.supervise import Degraded
-from sidecar.verdict.values import EndEvidence
+from sidecar.verdict.values import EndEvidence, WaitStatus
 from tests.sidecar.clocks import SteppedClock, VirtualClock
 from tests.sidecar.making import at
 
@@ -199,3 +201,86 @@ def test_the_last_sign_of_life_is_the_latest_thing_in_the_box(tmp_path: Path) ->
     assert abs(last_sign(state.value, now).monotonic_s - operation.updated_monotonic_s) < 1
     assert last_sign(state.value, at(1, wall=5.0)).wall_s == 5.0
     writer.close()
+
+
+def note(tmp_path: Path, session: str, status: int, *, boot: str = "boot") -> None:
+    """Leave the note of an end, as `oomguard run` does."""
+    (tmp_path / "boxes").mkdir(exist_ok=True)
+    end = EndNote(
+        life=LifeId(boot, os.getpid(), 1, session),
+        name="server",
+        command="serve.py",
+        wait_status=status,
+        at_wall_s=1000.0,
+        at_monotonic_s=1.0,
+    )
+    end_note.write(str(tmp_path / "boxes"), end)
+
+
+def notes(tmp_path: Path) -> list[str]:
+    """Name the notes that lie there."""
+    return [path.name for path in (tmp_path / "boxes").glob("*.end")]
+
+
+async def test_a_note_alone_tells_of_an_end_with_its_status(tmp_path: Path) -> None:
+    """A server without a black box that ended unseen is told of by name, with its exact status; the note goes."""
+    clock, ledger = SteppedClock(), Ledger()
+    note(tmp_path, "plain", 3 << 8)
+    async with looking(tmp_path, clock, ledger):
+        await clock.step()
+    (evidence,) = ledger.ended
+    assert (ledger.names, evidence.main) == (["server"], True)
+    assert evidence.wait_status == Known(WaitStatus(exit_code=3, signal=None))
+    assert notes(tmp_path) == []
+
+
+async def test_a_note_and_a_box_of_one_process_are_one_end(tmp_path: Path) -> None:
+    """The box tells what it was doing, the note how it ended, although the box's lock may still be held."""
+    clock, ledger, writer = SteppedClock(), Ledger(), box(tmp_path, "both")
+    note(tmp_path, "both", 9)
+    async with looking(tmp_path, clock, ledger):
+        await clock.step()
+    (evidence,) = ledger.ended
+    assert evidence.wait_status == Known(WaitStatus(exit_code=None, signal=9))
+    assert isinstance(evidence.box, Known)
+    assert (notes(tmp_path), files(tmp_path)) == ([], [])
+    writer.close()
+
+
+async def test_a_note_of_an_end_that_is_known_or_being_looked_into_makes_none(tmp_path: Path) -> None:
+    """It stays while the end is being looked into, and goes once that is recorded."""
+    clock, ledger = SteppedClock(), Ledger()
+    note(tmp_path, "seen", 9)
+    ledger.in_sight.add("seen")
+    async with looking(tmp_path, clock, ledger):
+        await clock.step()
+        assert notes(tmp_path) == ["seen.end"]
+        ledger.recorded.add("seen")
+        await clock.step()
+    assert (ledger.ended, notes(tmp_path)) == ([], [])
+
+
+def test_only_notes_under_their_own_name_are_read(tmp_path: Path) -> None:
+    """Damage, another version, strange values and another name are left alone."""
+    note(tmp_path, "good", 9)
+    boxes = tmp_path / "boxes"
+    raw = (boxes / "good.end").read_bytes()
+    (boxes / "renamed.end").write_bytes(raw)
+    for number, bad in enumerate([raw[:50], b"[]", b"[" * 4000, raw.replace(b'"v": 1', b'"v": 2')]):
+        (boxes / f"bad{number}.end").write_bytes(bad.replace(b"good", b"bad%d" % number))
+    (boxes / "status.end").write_bytes(
+        raw.replace(b"good", b"status").replace(b'"wait_status": 9', b'"wait_status": -1')
+    )
+    os.mkfifo(boxes / "pipe.end")
+    assert [found.life.session for found in scan_notes(str(boxes))] == ["good"]
+
+
+def test_only_the_newest_notes_stay(tmp_path: Path) -> None:
+    """A server that crashes for ever beside no sidecar does not fill the volume."""
+    for number in range(end_note.KEPT + 5):
+        note(tmp_path, f"{number:03d}", 9)
+        os.utime(tmp_path / "boxes" / f"{number:03d}.end", (number, number))
+    note(tmp_path, "last", 9)
+    assert len(notes(tmp_path)) == end_note.KEPT
+    assert "last.end" in notes(tmp_path)
+    assert "000.end" not in notes(tmp_path)

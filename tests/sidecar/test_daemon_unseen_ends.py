@@ -1,0 +1,57 @@
+"""Servers behind `oomguard run` that end before, between and without sidecars."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.guard.hosts import environment
+from tests.lab.kit.wait import until
+from tests.sidecar.daemons import Daemon
+
+PLAIN = ["sh", "-c", "read line; exit 3"]
+PYTHON = [sys.executable, "-c", "input(); raise SystemExit(3)"]
+
+
+def _server(folder: Path, command: list[str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "guard.cli", "run", "--name", "server", "--", *command],
+        env=environment(folder),
+        stdin=subprocess.PIPE,
+    )
+
+
+@pytest.mark.parametrize("command", [PLAIN, PYTHON], ids=["plain", "python"])
+def test_an_end_between_two_sidecars_is_told_with_its_status(tmp_path: Path, command: list[str]) -> None:
+    """The next sidecar knows how a server ended that the last one saw start, whatever it was written in; once."""
+    with _server(tmp_path, command) as server:
+        with Daemon(tmp_path, tmp_path / "log") as daemon:
+            until(lambda: "server" in daemon.get("/status")["models"], 20, "the server to be seen")
+            daemon.process.kill()
+        server.communicate(b"\n", timeout=20)
+        assert server.returncode == 3
+    with Daemon(tmp_path, tmp_path / "log2") as daemon:
+        (incident,) = until(lambda: daemon.get("/incidents")["incidents"], 20, "the end to be found")
+        assert (incident["model"], incident["class"]) == ("server", "application_exit")
+        assert incident["fields"]["exit_code"] == 3
+        until(lambda: not list((tmp_path / "boxes").glob("*.[eb][no][dx]")), 40, "note and box to be removed")
+        assert len(daemon.get("/incidents")["incidents"]) == 1
+
+
+def test_ends_right_after_the_start_are_told(tmp_path: Path) -> None:
+    """A server that fails at once, again and again, gives an incident each time, with its status."""
+    with Daemon(tmp_path, tmp_path / "log") as daemon:
+        for status in range(1, 6):
+            with _server(tmp_path, ["sh", "-c", f"exit {status}"]) as server:
+                assert server.wait(20) == status
+        incidents = until(lambda: _all(daemon, 5), 10, "the incidents")
+        assert sorted(one["fields"]["exit_code"] for one in incidents) == [1, 2, 3, 4, 5]
+        assert list(daemon.get("/status")["models"]) == ["server"]
+
+
+def _all(daemon: Daemon, count: int) -> list[dict[str, dict[str, int]]] | None:
+    incidents: list[dict[str, dict[str, int]]] = daemon.get("/incidents")["incidents"]
+    return incidents if len(incidents) >= count else None
