@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from typing import Protocol
 
@@ -19,6 +20,17 @@ class Clock(Protocol):
     async def sleep(self, seconds: float) -> None:
         """Wait; cancellation ends it at once."""
         ...
+
+
+def began_s(start_ticks: int) -> float | None:
+    """Say when a process began, on CLOCK_MONOTONIC, by field 22 of its stat; None where that is not known (0).
+
+    The kernel counts that field on CLOCK_BOOTTIME, which goes on while the machine sleeps.
+    """
+    if start_ticks == 0:
+        return None
+    slept_s = time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic()
+    return start_ticks / os.sysconf("SC_CLK_TCK") - slept_s
 
 
 class SystemClock:

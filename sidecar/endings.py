@@ -17,9 +17,11 @@ from sidecar.collect.processes import ProcessReader
 from sidecar.hub import Hub
 from sidecar.journal import Scalar
 from sidecar.livez import Failing
+from sidecar.quiet import later
 from sidecar.sample import Instant, LevelId, Sample
 from sidecar.sight.seen import SeenProcess
 from sidecar.verdict.classify import classify
+from sidecar.verdict.owner import kills
 from sidecar.verdict.values import EndClass, EndEvidence, WaitStatus
 from sidecar.watch import Watch
 
@@ -87,7 +89,7 @@ class Endings:
             self._begin(watch, None, self._latch(watch, None))
 
     def _begin(self, watch: Watch, process: ProcessReader | None, latch: ends.Latch) -> None:
-        watch.quiet.explained(latch.ended)
+        watch.quiet.end(latch.ended, latch.levels_after, self._hub.node.read())
         if latch.main:
             watch.died, watch.answered_failing = latch.ended, None
             watch.unseen.forget()
@@ -118,21 +120,24 @@ class Endings:
             watch.file(incident)
             self._say(watch, incident.life, "child_ended", incident.verdict.summary, _fields(incident))
         for sharer in sharing:
-            sharer.quiet.begin_anew(sample.levels, sample.node)
+            sharer.quiet.end(sample.at, sample.levels, sample.node)
+            sharer.quiet.begin_anew()
 
     def _unseen_evidence(self, watch: Watch, reader: ModelReader, step: unseen.Step) -> EndEvidence:
-        hub, after = self._hub, reader.read_levels(full=True)
+        hub, after, base = self._hub, reader.read_levels(full=True), watch.quiet.base
         stranger = Unknown(Why.HIDDEN, "process", detail="it was not handed over")
         return EndEvidence(
             life=unseen.life_of(hub.boot_id, after[0]),
+            began_monotonic_s=None if reader.main is None else reader.main.began_s,
+            node_pid=None,
             main=False,
             seen=False,
             ended=step.at,
             wait_status=stranger,
             levels=ends.pair(step.before, after),
             hidden_ancestors=reader.seen.hidden_ancestors,
-            node_oom_kill_delta=ends.oom_kill_delta(watch.quiet.node, hub.node.oom_kills()),
-            node_available_ratio=ends.available_ratio(watch.quiet.node),
+            node_oom_kill_delta=ends.oom_kill_delta(base.node, hub.node.oom_kills()),
+            node_available_ratio=ends.available_ratio(base.node),
             kmsg=hub.kmsg.since(step.at.monotonic_s - ends.KMSG_SECONDS),
             box=stranger,
             liveness_failures_answered=0,
@@ -185,18 +190,22 @@ class Endings:
         after = reader.read_levels(full=True)
         watch.unseen.tick(now, after)
         box = Unknown(Why.HIDDEN, "black box") if process is None else process.read_box()
-        kills = hub.node.oom_kills()
-        main = reader.main
+        node_kills = hub.node.oom_kills()
+        main, base = reader.main, watch.quiet.base
+        if process is not None:
+            base = later(base, process.base)
         failing = hub.livez.failing(watch.name, now)
         return ends.Latch(
             life=life_of_cgroup(hub.boot_id, after[0].id) if process is None else process.seen.life,
+            began_monotonic_s=None if process is None else process.began_s,
+            node_pid=None if process is None else process.node_pid,
             main=process is None or process.main,
             main_was_alive=main is not None and main.alive,
             ended=now,
-            levels=ends.pair(watch.quiet.levels, after),
+            levels=ends.pair(base.levels, after),
             hidden_ancestors=reader.seen.hidden_ancestors,
-            node_oom_kill_delta=ends.oom_kill_delta(watch.quiet.node, kills),
-            node_available_ratio=ends.available_ratio(watch.quiet.node),
+            node_oom_kill_delta=ends.oom_kill_delta(base.node, node_kills),
+            node_available_ratio=ends.available_ratio(base.node),
             box=box,
             liveness_failures_answered=self._failures(watch, failing, now),
             liveness_failing=None if failing is None else (failing.first, failing.last),
@@ -242,8 +251,13 @@ class Endings:
 
     def _account(self, watch: Watch, evidence: EndEvidence) -> None:
         """Take a kill off the account of every model of the cgroup; that of a main process stands for all around it."""
+        node, after = self._hub.node.read(), tuple(level.after for level in evidence.levels)
+        killed = kills(evidence.levels[0]) if evidence.levels else None
         for sharer in self._sharing(watch):
-            sharer.quiet.explained(evidence.ended)
+            if sharer is not watch:
+                sharer.quiet.end(evidence.ended, after, node)
+            if isinstance(killed, Known) and killed.value.delta == 1:  # a group kill counts its first victim twice
+                sharer.quiet.begin_anew()
             if evidence.main:
                 sharer.unseen.forget()
             else:

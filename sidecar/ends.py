@@ -3,9 +3,7 @@
 Theory
     * The cgroup's counters stay readable until the runtime removes the cgroup, about 1.4 s after the death under podman
       on 6.12, at once elsewhere: so they are read first, in the very call that the pidfd wakes.
-    * "Before" is not simply the last tick. The kernel counts a kill when it sends the signal; a large process is then
-      torn down for up to seconds, and ticks meanwhile see the counter already moved. `Quiet` keeps the last tick before
-      any kill counter moved.
+    * What was before is `sidecar.quiet`'s matter.
     * The wait status comes from the runner's message or from the pidfd after the reap: both within milliseconds, so a
       short wait is enough, and who never tells costs no more than that.
 """
@@ -15,7 +13,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from guard.kernel import memcg
 from guard.kernel.values import KmsgRecord
 from guard.model import BoxState, Known, LifeId, Reading, Unknown, Why
 from sidecar.clock import Clock
@@ -23,50 +20,16 @@ from sidecar.collect import exit_status
 from sidecar.collect.node import counter
 from sidecar.health.evidence import holds_model
 from sidecar.health.memory import Crash
-from sidecar.sample import Instant, LevelId, LevelSample, NodeSample
+from sidecar.quiet import HOLD_SECONDS
+from sidecar.sample import Instant, LevelSample, NodeSample
 from sidecar.sight.seen import SeenProcess
 from sidecar.verdict.values import EndClass, EndEvidence, LevelsBefore, Verdict, WaitStatus
 
 SETTLE_SECONDS: Final = 0.3
 """Longest wait for the wait status: a verdict is due within a second."""
 _STEP_SECONDS: Final = 0.02
-_HOLD_SECONDS: Final = 30.0
-"""How long a moved kill counter stays unexplained: tearing down 100 GB of small pages takes some seconds."""
-_HOLD_AFTER_END_SECONDS: Final = 2.0
-"""How long after an end its kill still explains others: a group kill ends all processes of a cgroup at once."""
-KMSG_SECONDS: Final = _HOLD_SECONDS
+KMSG_SECONDS: Final = HOLD_SECONDS
 """How far back the kernel log is taken as evidence."""
-
-
-@dataclass(slots=True)
-class Quiet:
-    """The levels and the node as they were before any kill counter moved."""
-
-    levels: tuple[LevelSample, ...] = ()
-    node: NodeSample | None = None
-    _kills: dict[LevelId, int] | None = None
-    _held_until_s: float | None = None
-
-    def tick(self, at: Instant, levels: tuple[LevelSample, ...], node: NodeSample) -> None:
-        """Take in one tick."""
-        kills = {level.id: known.value for level in levels if isinstance(known := memcg.oom_kills(level.memory), Known)}
-        before = self._kills or {}
-        if any(count > before.get(level, count) for level, count in kills.items()):
-            self._held_until_s = at.monotonic_s + _HOLD_SECONDS
-        self._kills = kills
-        if self._held_until_s is not None and at.monotonic_s < self._held_until_s:
-            return
-        self.begin_anew(levels, node)
-
-    def begin_anew(self, levels: tuple[LevelSample, ...], node: NodeSample) -> None:
-        """Take this for the state before: whatever moved until now is told, and explains nothing any more."""
-        self._held_until_s = None
-        self.levels, self.node = levels, node
-
-    def explained(self, at: Instant) -> None:
-        """An end was laid to what happened since: soon it is no news any more."""
-        until = at.monotonic_s + _HOLD_AFTER_END_SECONDS
-        self._held_until_s = until if self._held_until_s is None else min(self._held_until_s, until)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +37,8 @@ class Latch:
     """What was read in the moment of the end."""
 
     life: LifeId
+    began_monotonic_s: float | None
+    node_pid: int | None
     main: bool
     main_was_alive: bool  # of its model: false where this one followed its main process
     ended: Instant
@@ -99,7 +64,7 @@ def pair(before: tuple[LevelSample, ...], after: tuple[LevelSample, ...]) -> tup
 
 
 def oom_kill_delta(before: NodeSample | None, after: Reading[int]) -> Reading[int]:
-    """Say how many kills the node counted since the quiet tick."""
+    """Say how many kills the node counted since the quiet reading."""
     if before is None:
         return Unknown(Why.NOT_SAMPLED, "/proc/vmstat oom_kill")
     earlier = counter(before.vmstat, "oom_kill")
@@ -161,6 +126,8 @@ def evidence(
     """Put everything together for the verdict."""
     return EndEvidence(
         life=latch.life,
+        began_monotonic_s=latch.began_monotonic_s,
+        node_pid=latch.node_pid,
         main=latch.main,
         ended=latch.ended,
         wait_status=wait_status,

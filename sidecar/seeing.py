@@ -122,7 +122,8 @@ class Seeing:
         if reader is None:
             return
         was = reader.main
-        reader.join()
+        for process in reader.join():
+            process.base = watch.quiet.for_newcomer(process.began_s)
         main = reader.main
         if main is None:  # a container without visible processes: another one is another life
             watch.begin_life(None, now)

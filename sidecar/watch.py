@@ -10,13 +10,13 @@ from sidecar.board import Incident, ProbeTally
 from sidecar.collect.model import ModelReader
 from sidecar.collect.probe import Prober
 from sidecar.detect.values import Answer
-from sidecar.ends import Quiet
 from sidecar.health.judge import JudgeMemory
 from sidecar.health.memory import Crash
 from sidecar.health.values import Judgement
 from sidecar.history import History
 from sidecar.livez import Failing
 from sidecar.pressure import Told
+from sidecar.quiet import Quiet
 from sidecar.sample import Instant, LevelId, SightKind
 from sidecar.sight.seen import SeenModel, SeenProcess
 from sidecar.unseen import UnseenKills

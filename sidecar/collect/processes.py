@@ -9,9 +9,12 @@ from typing import Final, TypeVar
 from guard.box import format as box_format
 from guard.box.reader import parse_box
 from guard.kernel import procfs
-from guard.kernel.reader import KeptFile
+from guard.kernel.reader import KeptFile, Reader
 from guard.kernel.values import ProcIo, ProcStat, ProcStatus
 from guard.model import BoxState, Known, Reading, Unknown, Why
+from sidecar.clock import began_s
+from sidecar.collect import node_pid
+from sidecar.quiet import Base
 from sidecar.sample import Instant, ProcessSample
 from sidecar.sight.seen import SeenProcess
 
@@ -34,6 +37,12 @@ class ProcessReader:
         self.alive = True
         self.ended: Instant | None = None
         """When its end was noticed and latched; set by who deals with ends."""
+        self.base: Base | None = None
+        """What its end is compared with, at the earliest; set by who deals with ends."""
+        self.began_s = began_s(seen.life.start_ticks)
+        """When it began, on CLOCK_MONOTONIC."""
+        self.node_pid = node_pid.of(Reader(), seen.pidfd)
+        """Its pid in the initial PID namespace, as the kernel log gives it; None where that cannot be known."""
         self._sample: ProcessSample | None = None
         self._box_hash = hash(b"")  # hashes of what was parsed: kept boxes would be 60 KiB a process
         self._operations_hash = hash(b"")

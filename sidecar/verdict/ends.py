@@ -118,6 +118,8 @@ def application_exit(facts: Facts) -> Draft | None:
         how = "in a way that could not be observed"
     why = "" if facts.failure is None else f" after {facts.failure.exception}: {facts.failure.message}"
     note = " (its own exit code, not a signal)" if code == _KILLED else ""
+    if code != 0 and isinstance(facts.kills, Known) and facts.kills.value.delta:
+        note += ", after the kernel had killed another process in its cgroup for memory"
     statements = (*_status(facts), *_failure(facts))
     if mark is not None:
         orderly = Statement(supports=True, text="the interpreter reached its orderly exit", source="black box")
@@ -160,7 +162,7 @@ def _not_oom(facts: Facts) -> Confidence | None:
     quiet_node = isinstance(node, Known) and node.value == 0
     if isinstance(facts.kills, Unknown):
         return Confidence.MEDIUM if quiet_node else None
-    if facts.kills.value.delta:
+    if facts.kills.value.delta and not facts.spared:
         return None
     return Confidence.HIGH if quiet_node else Confidence.MEDIUM
 
@@ -189,9 +191,11 @@ def _sigterm(facts: Facts) -> tuple[Statement, ...]:
 def _quiet_counters(facts: Facts) -> tuple[Statement, ...]:
     said = []
     node = facts.evidence.node_oom_kill_delta
-    if isinstance(facts.kills, Known):
+    if isinstance(facts.kills, Known) and facts.kills.value.delta == 0:
         name = facts.evidence.levels[0].after.name
         said.append(Statement(supports=True, text=f"{name} counted no OOM kill", source=f"counters of {name}"))
+    if facts.spared:
+        said.append(Statement(supports=True, text="the kernel log names others as the victims", source="kernel log"))
     if isinstance(node, Known):
         text = f"the node counted {node.value or 'no'} OOM kills"
         said.append(Statement(supports=node.value == 0, text=text, source="/proc/vmstat oom_kill"))

@@ -15,7 +15,9 @@ from sidecar.verdict.values import EndClass, EndEvidence
 REPORT_BEFORE_SECONDS: Final = 30.0
 """A kill is reported when it is sent; a large process is then torn down for seconds before it is gone."""
 REPORT_AFTER_SECONDS: Final = 1.0
-"""local_clock of the log and CLOCK_MONOTONIC differ by milliseconds."""
+"""The log is read a moment after it was written."""
+BEGAN_SECONDS: Final = 0.02
+"""The start of a process is known to a clock tick."""
 FATAL_BEFORE_SECONDS: Final = 60.0
 """From an uncaught failure to the end of a server that shuts down in an orderly way."""
 
@@ -38,7 +40,8 @@ class Facts:
     exit_code: int | None
     signal: int | None
     kills: Reading[Change]  # OOM kills counted at the model's own level
-    report: OomReport | None  # the kernel's report that fits this end
+    report: OomReport | None  # the kernel's report of a kill in this life: of this process, or else of its group
+    spared: bool  # the log names the victim of every kill there was, and it was not this process
     failure: Failure | None  # the last fatal one shortly before the end
     sigterm_seconds: float | None  # from the SIGTERM that the guard noted to the end
     in_flight: Operation | None
@@ -54,12 +57,15 @@ def digest(evidence: EndEvidence) -> Facts:
     status = evidence.wait_status.value if isinstance(evidence.wait_status, Known) else None
     box = evidence.box.value if isinstance(evidence.box, Known) else None
     no_level = Unknown(Why.HIDDEN, "the model's cgroup")
+    counted = kills(evidence.levels[0]) if evidence.levels else no_level
+    report, spared = _report(evidence, counted)
     return Facts(
         evidence=evidence,
         exit_code=None if status is None else status.exit_code,
         signal=None if status is None else status.signal,
-        kills=kills(evidence.levels[0]) if evidence.levels else no_level,
-        report=_report(evidence),
+        kills=counted,
+        report=report,
+        spared=spared,
         failure=None if box is None else _fatal(box.failures, evidence),
         sigterm_seconds=None
         if box is None or box.sigterm_wall_s is None
@@ -68,29 +74,40 @@ def digest(evidence: EndEvidence) -> Facts:
     )
 
 
-def _report(evidence: EndEvidence) -> OomReport | None:
-    """Pick the report that fits by time and by victim: its pid, or its group's path."""
+def _report(evidence: EndEvidence, counted: Reading[Change]) -> tuple[OomReport | None, bool]:
+    """Pick the report that fits by time and victim, and say whether the log clears this process of being one.
+
+    Where pids can be compared they decide, as a path is the same in every life of a crash loop. Else the group's path
+    does, with the group's counter, as far as that can be read.
+    """
     if isinstance(evidence.kmsg, Unknown):
-        return None
-    end = evidence.ended.monotonic_s
-    near = [
-        report
-        for report in parse(evidence.kmsg.value)
-        if report.at_seconds is not None and -REPORT_BEFORE_SECONDS <= report.at_seconds - end <= REPORT_AFTER_SECONDS
-    ]
-    fitting = [report for report in near if _is_about(report, evidence)]
-    by_pid = [report for report in fitting if evidence.life.pid in report.pids]
-    return next(iter(reversed(by_pid or fitting)), None)
+        return None, False
+    pid = evidence.node_pid if evidence.seen else None
+    reports = [one for one in parse(evidence.kmsg.value) if _is_timely(one, evidence)]
+    if pid is not None and (own := [one for one in reports if pid in one.pids]):
+        return own[-1], False
+    group = [one for one in reports if _is_of_group(one, evidence)]
+    killed = counted.value.delta if isinstance(counted, Known) else None
+    if not group or killed == 0 or (killed is None and pid is not None):
+        return None, False
+    named = {victim for one in group for victim in one.pids}
+    return group[-1], pid is not None and killed is not None and len(named) >= killed
 
 
-def _is_about(report: OomReport, evidence: EndEvidence) -> bool:
-    """Pids of the log are the initial namespace's, so a path that fits is as good as a pid."""
+def _is_timely(report: OomReport, evidence: EndEvidence) -> bool:
+    """Tell a report of this life, shortly before its end."""
+    end, began = evidence.ended.monotonic_s, evidence.began_monotonic_s
+    first = end - REPORT_BEFORE_SECONDS
+    if began is not None and began <= end:  # a start behind the end is of another time namespace
+        first = max(first, began - BEGAN_SECONDS)
+    return report.at_seconds is not None and first <= report.at_seconds <= end + REPORT_AFTER_SECONDS
+
+
+def _is_of_group(report: OomReport, evidence: EndEvidence) -> bool:
+    """Tell whether the victim's group is the process's own."""
     own = evidence.levels[0].after.name.rstrip("/") if evidence.levels else ""
-    path = report.task_memcg or ""
     # The reader may see the path from within a cgroup namespace, so it can be a tail of the kernel's.
-    if own and path:
-        return path == own or path.endswith(own)
-    return evidence.life.pid in report.pids
+    return bool(own) and (report.task_memcg or "").endswith(own)
 
 
 def _fatal(failures: tuple[Failure, ...], evidence: EndEvidence) -> Failure | None:

@@ -13,7 +13,7 @@ from sidecar.verdict.owner import Change, Owner, find_owner, limit_and_held
 from sidecar.verdict.values import Confidence, EndClass, LevelsBefore, Statement
 from sidecar.verdict.words import in_flight_words, memory_statement, process_words, status_words
 
-_CONSEQUENCES: Final = (signal.SIGTERM, signal.SIGINT)
+_PASSED_ON: Final = 128 + signal.SIGKILL
 
 
 def kernel_oom(facts: Facts) -> Draft | None:
@@ -39,17 +39,20 @@ def kernel_oom(facts: Facts) -> Draft | None:
 
 
 def _fits(facts: Facts) -> bool:
-    """Tell whether the end can follow from an OOM kill: killed, or ended with an error after another was killed."""
-    if facts.signal is not None:
-        return facts.signal == signal.SIGKILL or facts.signal in _CONSEQUENCES
-    return facts.exit_code != 0
+    """Tell whether it was killed, or is a shell that passes on the kill of its child. What exits by itself was not."""
+    if facts.exit_code is not None:
+        return facts.exit_code == _PASSED_ON
+    box = facts.evidence.box
+    if facts.signal is None and isinstance(box, Known) and box.value.exit_mark is not None:
+        return False
+    return facts.signal in (None, signal.SIGKILL) and not facts.spared
 
 
 def _is_direct(facts: Facts) -> bool:
     """Tell whether this very process was the victim, as far as can be seen."""
     if not facts.evidence.seen:
         return True  # the kill itself is all that is known of it
-    named = facts.report is not None and facts.evidence.life.pid in facts.report.pids
+    named = facts.report is not None and facts.evidence.node_pid in facts.report.pids
     unseen = facts.signal is None and facts.exit_code is None
     return facts.signal == signal.SIGKILL or (unseen and (named or facts.evidence.others_alive == 0))
 

@@ -50,7 +50,7 @@ class WaitStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelsBefore:
-    """One level before and after the end: the last quiet sample, and the counters latched on the pidfd wake-up."""
+    """One level before and after the end: the last quiet reading of this life, and what was latched at the wake-up."""
 
     before: LevelSample
     after: LevelSample
@@ -61,6 +61,8 @@ class EndEvidence:
     """Everything known about the end of one process, on one clock. Unknown parts lower the confidence."""
 
     life: LifeId
+    began_monotonic_s: float | None = None  # of the process; nothing earlier has to do with its end
+    node_pid: int | None = None  # its pid as the kernel log gives it; None: not comparable
     main: bool  # false: a child died and the model lives on
     ended: Instant
     wait_status: Reading[WaitStatus]
@@ -68,7 +70,7 @@ class EndEvidence:
     hidden_ancestors: bool
     node_oom_kill_delta: Reading[int]  # /proc/vmstat oom_kill; counts memcg kills too
     node_available_ratio: Reading[float]  # MemAvailable / MemTotal in the last sample
-    kmsg: Reading[tuple[KmsgRecord, ...]]  # records around the end
+    kmsg: Reading[tuple[KmsgRecord, ...]]  # records around the end, stamped on CLOCK_MONOTONIC
     box: Reading[BoxState]
     liveness_failures_answered: int  # consecutive, by this sidecar, up to the end
     others_alive: int  # processes of the same model that still live

@@ -1,4 +1,4 @@
-"""What counts as before an end, and how its evidence is put together."""
+"""How the evidence of an end is put together."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from guard.model import Beat, BoxState, Known, LifeId, Unknown, Why
-from sidecar.ends import Latch, Quiet, available_ratio, crash_of_engine, evidence, oom_kill_delta, pair, settle
+from sidecar.ends import Latch, available_ratio, crash_of_engine, evidence, oom_kill_delta, pair, settle
 from sidecar.health.memory import Crash
 from sidecar.sample import LevelId, LevelSample, NodeSample
 from sidecar.sight.seen import SeenProcess
@@ -35,40 +35,6 @@ def node(kills: int | None = 0) -> NodeSample:
         io_pressure=NOT_SAMPLED,
         cpu_pressure=NOT_SAMPLED,
     )
-
-
-def test_before_is_the_tick_before_the_kill_counter_moved() -> None:
-    """Ticks between the kill and the wake-up see the moved counter; they do not become the before."""
-    quiet = Quiet()
-    quiet.tick(at(1), (level(0, anon=10),), node(0))
-    quiet.tick(at(2), (level(0, anon=90),), node(0))
-    quiet.tick(at(3), (level(1, anon=50),), node(1))
-    quiet.tick(at(9), (level(1, anon=5),), node(1))
-    assert quiet.levels == (level(0, anon=90),)
-    assert quiet.node == node(0)
-
-
-def test_a_group_kill_explains_all_its_ends_but_not_a_later_one() -> None:
-    """Right after an end the same kill still explains the next; seconds later it does not."""
-    quiet = Quiet()
-    quiet.tick(at(1), (level(0),), node())
-    quiet.tick(at(2), (level(3),), node())
-    quiet.explained(at(2.1))
-    quiet.tick(at(3), (level(3),), node())
-    assert quiet.levels == (level(0),)
-    quiet.tick(at(5), (level(3),), node())
-    assert quiet.levels == (level(3),)
-
-
-def test_an_unexplained_kill_is_forgotten_after_a_while() -> None:
-    """A kill of somebody who is not watched does not explain an end half a minute later."""
-    quiet = Quiet()
-    quiet.tick(at(1), (level(0),), node())
-    quiet.tick(at(2), (level(1),), node())
-    quiet.tick(at(31), (level(1),), node())
-    assert quiet.levels == (level(0),)
-    quiet.tick(at(33), (level(1),), node())
-    assert quiet.levels == (level(1),)
 
 
 def test_levels_are_paired_by_life() -> None:
@@ -151,6 +117,8 @@ def _end(end_class: EndClass, *, main: bool = False, beats: bool = True) -> tupl
     )
     latch = Latch(
         life=box.life,
+        began_monotonic_s=None,
+        node_pid=None,
         main=main,
         main_was_alive=True,
         ended=at(5),

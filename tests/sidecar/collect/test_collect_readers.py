@@ -15,9 +15,9 @@ from guard.box.writer import BoxAbout, BoxWriter
 from guard.kernel.reader import KeptFile, Reader
 from guard.kernel.values import CgroupVersion, KmsgRecord
 from guard.model import UNLIMITED, Known, LifeId, OperationKind, Unknown, Why
-from sidecar.collect import exit_status
+from sidecar.collect import exit_status, node_pid
 from sidecar.collect.cgroup import LevelReader
-from sidecar.collect.kmsg import KernelLog
+from sidecar.collect.kmsg import KernelLog, Lag
 from sidecar.collect.model import ModelReader
 from sidecar.collect.node import NodeReader, counter
 from sidecar.collect.processes import ProcessReader
@@ -305,6 +305,45 @@ async def test_the_kernel_log_gives_records_by_when_they_came(tmp_path: Path) ->
         clock.at_s += 5
         assert [record.text for record in _records(log, 1000)] == ["new"]
         log.close()
+
+
+def test_a_record_that_is_read_late_keeps_its_time() -> None:
+    """Stamps of a clock that is off by 7 s are put right; a reader that stood still for 4 s changes nothing."""
+    lag = Lag()
+    assert lag.put_right(100.0, 107.0) == 107.0
+    assert lag.put_right(110.0, 121.0) == pytest.approx(117.0, abs=0.01)
+    assert lag.put_right(120.0, 126.999) == 126.999
+    assert lag.put_right(130.0, 237.0) == 237.0  # a clock has jumped
+
+
+@pytest.fixture
+def living() -> Iterator[int]:
+    """The pidfd of a real child that lives."""
+    child = subprocess.Popen(["sleep", "60"])
+    pidfd = os.pidfd_open(child.pid)
+    yield pidfd
+    child.kill()
+    child.wait()
+    os.close(pidfd)
+
+
+def test_the_pid_of_the_kernel_log(living: int) -> None:
+    """In the initial namespace the pidfd tells the pid, anywhere else and without one nobody can."""
+    info = Path(f"/proc/self/fdinfo/{living}").read_text().split("Pid:")[1].split()[0]
+    reader = Reader()
+    assert node_pid.of(reader, living) == (int(info) if node_pid.is_initial(reader) else None)
+    assert node_pid.of(reader, None) is None
+
+
+def test_a_process_that_is_reaped_has_no_pid(tmp_path: Path) -> None:
+    """The kernel writes -1 for it, and 0 for one of a namespace that is not below ours."""
+    inode = build(tmp_path, {"proc/self/ns/pid": ""})
+    assert node_pid.is_initial(Reader(str(inode))) is False
+    gone = subprocess.Popen(["true"])
+    pidfd = os.pidfd_open(gone.pid)
+    gone.wait()
+    assert node_pid.of(Reader(), pidfd) is None
+    os.close(pidfd)
 
 
 def _records(log: KernelLog, since_s: float) -> list[KmsgRecord]:

@@ -100,6 +100,8 @@ def failure(kind: str, *, fatal: bool = True, ago: float = 0.5, message: str = "
 
 BASE: Final = EndEvidence(
     life=make.LIFE,
+    began_monotonic_s=END - 60,
+    node_pid=make.LIFE.pid,
     main=True,
     ended=make.at(END),
     wait_status=NO_STATUS,
@@ -293,10 +295,76 @@ def test_a_group_kill_is_not_three_processes() -> None:
     assert any("counts its first victim twice" in one.text for one in found.statements)
 
 
-def test_an_exit_after_the_kill_of_a_worker() -> None:
-    """A server that ends with 1 because the kernel killed its worker ended for memory, less directly."""
-    found = verdict(wait_status=ended(1), levels=OWN_OOM, node_oom_kill_delta=Known(1))
+@pytest.mark.parametrize("code", [1, 3])
+def test_an_exit_after_the_kill_of_a_worker(code: int) -> None:
+    """A server that ends with a code of its own was not killed: its exit, and the kill of its worker is said."""
+    found = verdict(wait_status=ended(code), levels=OWN_OOM, node_oom_kill_delta=Known(1))
+    assert (found.end_class, found.confidence) == (EndClass.APPLICATION_EXIT, Confidence.MEDIUM)
+    assert "killed another process in its cgroup" in found.summary
+    assert any("memory limit" in step for step in found.next_steps)
+
+
+def test_a_shell_that_passes_on_the_kill_of_its_child() -> None:
+    """Exit code 137 with a kill counted in this life is what a shell reports of its child: less direct, but memory."""
+    found = verdict(wait_status=ended(137), levels=OWN_OOM, node_oom_kill_delta=Known(1))
     assert (found.end_class, found.confidence) == (EndClass.CGROUP_OOM, Confidence.MEDIUM)
+
+
+@pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_after_the_kill_of_a_worker(by: signal.Signals) -> None:
+    """Who is told to stop was not the OOM killer's victim."""
+    found = verdict(wait_status=ended(by=by), levels=OWN_OOM, node_oom_kill_delta=Known(1))
+    assert found.end_class is EndClass.EXTERNAL_KILL
+    assert not any("counted no OOM kill" in one.text for one in found.statements)
+
+
+def test_an_orderly_exit_beside_a_kill_is_no_kill() -> None:
+    """The interpreter's orderly exit says that it was not the victim, where the status cannot be seen."""
+    mark = box(mark=ExitMark(make.at(END).wall_s, END, None))
+    assert verdict(levels=OWN_OOM, node_oom_kill_delta=Known(1), box=mark).end_class is EndClass.APPLICATION_EXIT
+
+
+@pytest.mark.parametrize("owner", ["/pod/model", ""])
+@pytest.mark.parametrize("status", [KILLED, NO_STATUS, ended(3), ended(1)])
+def test_a_kill_in_the_life_before_is_no_evidence(status: Reading[WaitStatus], owner: str) -> None:
+    """A report from before this process began is not its own, although group and even pid are the same."""
+    found = verdict(wait_status=status, kmsg=report(owner, "/pod/model"), began_monotonic_s=END - 0.05)
+    assert found.end_class not in (EndClass.CGROUP_OOM, EndClass.GLOBAL_OOM)
+    assert found.fields["victim_pids"] is None
+
+
+@pytest.mark.parametrize("owner", ["/pod/model", ""])
+@pytest.mark.parametrize("status", [KILLED, NO_STATUS, ended(3), ended(137)])
+def test_a_foreign_victim_is_no_evidence(status: Reading[WaitStatus], owner: str) -> None:
+    """A kill of another process, even in the same group, does not explain an end while the counter stood still."""
+    found = verdict(wait_status=status, kmsg=report(owner, "/pod/model", pid=4711))
+    assert found.end_class not in (EndClass.CGROUP_OOM, EndClass.GLOBAL_OOM)
+
+
+def test_a_kill_from_outside_after_that_of_a_worker() -> None:
+    """Where the log names the worker as the victim of the only kill, SIGKILL for the server came from outside."""
+    so = {"wait_status": KILLED, "levels": OWN_OOM, "node_oom_kill_delta": Known(1)}
+    log = report("/pod/model", "/pod/model", pid=4711)
+    found = verdict(**so, kmsg=log)
+    assert found.end_class is EndClass.EXTERNAL_KILL
+    assert any("names others" in one.text for one in found.statements)
+    assert verdict(**so, kmsg=log, node_pid=None).end_class is EndClass.CGROUP_OOM
+
+
+@pytest.mark.parametrize(("levels", "level"), [(OWN_OOM, "/pod/model"), (QUIET, None)])
+def test_across_pid_namespaces_the_group_and_its_counter_decide(
+    levels: tuple[LevelsBefore, ...], level: str | None
+) -> None:
+    """Where pids cannot be compared a report counts if it is about the group and the group counted a kill."""
+    found = verdict(wait_status=KILLED, levels=levels, node_pid=None, kmsg=report("/pod/model", "/pod/model", pid=4711))
+    assert found.level == level
+    assert found.fields["victim_pids"] == (None if level is None else "4711")
+
+
+def test_a_pid_that_cannot_be_compared_is_not_compared() -> None:
+    """A foreign victim with the number that the model has in its own namespace is not the model."""
+    found = verdict(wait_status=KILLED, node_pid=None, kmsg=report("", "/other", pid=make.LIFE.pid))
+    assert found.end_class is EndClass.EXTERNAL_KILL
 
 
 def test_a_clean_exit_beside_a_kill_is_an_exit() -> None:
