@@ -49,6 +49,7 @@ def test_a_short_run_measures_every_figure(tmp_path: Path) -> None:
     out = tmp_path / "sidecar.json"
     with subprocess.Popen([*BENCH, "--out", str(out)], cwd=CHECKOUT, stdout=subprocess.PIPE, text=True) as bench:
         output, _ = bench.communicate()
+    assert out.exists(), output
     result = json.loads(out.read_text())
     assert {name: set(part["figures"]) for name, part in result["parts"].items()} == PARTS, output
     figures = list(_figures(result))
