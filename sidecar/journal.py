@@ -15,6 +15,26 @@ KEPT_EVENTS: Final = 500
 """On the board. At one event a second, which is a lot, a client may be away for eight minutes and miss none."""
 
 
+_ATTENTION: Final = frozenset(
+    {
+        "degraded",
+        "gpu_lost",
+        "gpu_xid",
+        "livez_failing",
+        "record_degraded",
+        "record_gone",
+        "record_moved_aside",
+        "sidecar_stalled",
+        "warning",
+    }
+)
+
+
+def needs_attention(event: Event) -> bool:
+    """Whether an event is more than news: something does not work, gets near its end, or has died."""
+    return event.kind in _ATTENTION or "incident" in event.fields
+
+
 class Journal:
     """Numbers events from `next_id` on. A sink must not raise; each hears every event once, in order."""
 

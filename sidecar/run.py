@@ -19,7 +19,7 @@ from guard.kernel import identity
 from guard.kernel.reader import Reader
 from guard.model import Unknown
 from sidecar import distribution, footprint
-from sidecar.board import Board, OwnView
+from sidecar.board import Board, Event, OwnView
 from sidecar.boxes import Accounts, Boxes
 from sidecar.clock import Clock, SystemClock
 from sidecar.collect.gpu import GpuReader
@@ -28,7 +28,7 @@ from sidecar.collect.node import NodeReader
 from sidecar.collect.probe import Prober
 from sidecar.endings import Endings
 from sidecar.hub import Hub
-from sidecar.journal import Journal
+from sidecar.journal import Journal, needs_attention
 from sidecar.outputs.http import HttpOptions
 from sidecar.outputs.log import JsonLog, capture_stdlib
 from sidecar.outputs.record_store import RecordLimits
@@ -135,14 +135,14 @@ class Daemon:
         self.board.events = loaded.events
         hub.journal.go_on_from(loaded.last_event_id + 1)
         hub.journal.listen(hub.recorder.put_event)
-        hub.journal.listen(lambda event: hub.log.info(event.kind, model=event.model, text=event.text, **event.fields))
+        hub.journal.listen(self._log)
         hub.kmsg.start()
         self._gpu.start()
         if hub.node.lxcfs:
             hub.degraded.set("node", "LXCFS stands in for /proc/meminfo: the node's memory is not seen")
         accounts = Accounts(in_sight=self._sessions_in_sight, recorded=self._past.sessions, ended=self._orphan_ended)
         tasks: dict[str, Callable[[], Coroutine[object, object, None]]] = {
-            "record": self._mind_record,
+            "record notices": self._mind_record,
             "tick": self._ticker.run,
             "sight": self._seeing.look,
             "handover": self._seeing.listen,
@@ -161,6 +161,10 @@ class Daemon:
         self._gpu.close()
         hub.node.close()
         await hub.recorder.close()
+
+    def _log(self, event: Event) -> None:
+        fields: dict[str, object] = {"model": event.model, "text": event.text, **event.fields}
+        self._hub.log.write("warning" if needs_attention(event) else "info", event.kind, fields)
 
     def _make_watch(self, name: str) -> Watch:
         hub = self._hub

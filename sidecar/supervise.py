@@ -3,6 +3,8 @@
 House rules
     * A task that fails or finishes is started again after a pause that doubles up to a bound, and is forgotten as bad
       once it has run well for a while. Meanwhile it is named in `Degraded`. No task takes another with it.
+    * Only the words that a task's failure put into `Degraded` are taken out because it runs well: what the task itself
+      has said under its name is its own to clear.
     * Cancellation and every other BaseException pass through: the fence catches `Exception` only.
 """
 
@@ -58,6 +60,7 @@ class Supervisor:
         self._log = log
         self._degraded = degraded
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._failed: set[str] = set()
 
     def start(self, name: str, work: Callable[[], Coroutine[object, object, None]]) -> None:
         """Run `work()` for ever under this name; a name in use is an error of the caller."""
@@ -67,7 +70,7 @@ class Supervisor:
     def cancel(self, name: str) -> None:
         """End one task without waiting for it; unknown names are fine."""
         task = self._tasks.pop(name, None)
-        self._degraded.clear(name)
+        self._runs_well(name)
         if task is not None:
             task.cancel()
 
@@ -89,7 +92,7 @@ class Supervisor:
         async for attempt in retrying:
             with attempt:
                 pauses.began()
-                well = asyncio.get_running_loop().call_later(FIRST_PAUSE_SECONDS, self._degraded.clear, name)
+                well = asyncio.get_running_loop().call_later(FIRST_PAUSE_SECONDS, self._runs_well, name)
                 try:
                     await work()
                 finally:
@@ -102,7 +105,13 @@ class Supervisor:
         error = outcome.exception()
         words = f"{type(error).__name__}: {error}"
         self._log.error("task_failed", task=name, error=words, pause_seconds=state.upcoming_sleep)
+        self._failed.add(name)
         self._degraded.set(name, f"{words}; trying again")
+
+    def _runs_well(self, name: str) -> None:
+        if name in self._failed:
+            self._failed.remove(name)
+            self._degraded.clear(name)
 
 
 class _Pauses:

@@ -49,6 +49,8 @@ class Writer:
         if file is None:
             return
         try:
+            if not self.pending:  # to open a file proves nothing: on a full disk it opens and takes no row
+                record_store.note_start(file.connection, self._boot_id, self._clock.now().wall_s)
             self._write(file)
             self._succeeded(file)
         except Exception as error:  # noqa: BLE001 - the thread must live; the error becomes the degraded state

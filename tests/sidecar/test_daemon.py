@@ -115,6 +115,17 @@ def test_the_next_life_has_no_part_in_the_end_of_the_last(tmp_path: Path) -> Non
         assert full["fields"]["others_alive"] == 0
 
 
+def test_a_second_sidecar_of_a_directory_never_says_that_its_record_works(tmp_path: Path) -> None:
+    """It did not hold the file for a moment; what does not work is said at level warning."""
+    with Daemon(tmp_path, tmp_path / "log"), Daemon(tmp_path, tmp_path / "log2", "--log-level", "warning") as second:
+        until(lambda: second.get("/status")["sidecar"]["ticks"] >= 4, 20, "some seconds of work")
+        assert any("another sidecar keeps" in words for words in second.get("/status")["sidecar"]["degraded"])
+        said = second.events()
+        assert not [one for one in second.get("/events?since=0")["events"] if "recovered" in one["kind"]]
+    assert {"degraded", "record_degraded"} <= {one["event"] for one in said}
+    assert {one["level"] for one in said} <= {"warning", "error"}
+
+
 def _connects(pid: int) -> bool:
     """Whether a process has a socket: it has connected, which a stopped sidecar has not accepted yet."""
     with suppress(FileNotFoundError):  # a file was closed while we looked

@@ -100,6 +100,26 @@ async def test_a_task_that_recovers_is_no_longer_degraded(log: JsonLog) -> None:
     await supervisor.stop_all()
 
 
+async def test_what_a_task_says_under_its_own_name_is_its_own_to_clear(log: JsonLog) -> None:
+    """A task that runs well may still have something to say that does not work."""
+    told = asyncio.Queue[tuple[str, str | None]]()
+    degraded = Degraded(lambda *change: told.put_nowait(change))
+    supervisor = Supervisor(VirtualClock(), degraded, log)
+    fine = asyncio.Event()
+
+    async def work() -> None:
+        degraded.set("x", "another one keeps the file")
+        asyncio.get_running_loop().call_later(1.2 * FIRST_PAUSE_SECONDS, fine.set)
+        await asyncio.Event().wait()
+
+    supervisor.start("x", work)
+    await asyncio.wait_for(fine.wait(), 5)
+    assert degraded.words() == ("x: another one keeps the file",)
+    supervisor.cancel("x")
+    assert [told.get_nowait() for _ in range(told.qsize())] == [("x", "another one keeps the file")]
+    await supervisor.stop_all()
+
+
 async def test_stop_ends_a_task_during_its_work_and_during_its_pause(log: JsonLog) -> None:
     """Cancellation is never swallowed, neither in the work nor between two tries."""
     began, pausing = asyncio.Event(), asyncio.Event()

@@ -17,7 +17,8 @@ import pytest
 from board_makers import NOW, FrozenClock, event, incident, judgement, sample
 
 from sidecar.outputs.record_file import SCHEMA_VERSION
-from sidecar.outputs.record_store import Loaded, RecordLimits, series_lines
+from sidecar.outputs.record_store import Loaded, Pending, RecordLimits, series_lines
+from sidecar.outputs.record_writer import Writer
 from sidecar.outputs.recorder import Recorder, decode_judge
 from sidecar.sample import Instant
 from sidecar.verdict.values import EndClass
@@ -357,6 +358,22 @@ async def test_two_sidecars_do_not_share_a_record(tmp_path: Path) -> None:
     assert second.take_late() is None
     await second.close()
     assert rows(path, "SELECT id FROM incidents ORDER BY n") == [("first",), ("second",)]
+
+
+def test_a_record_works_again_only_once_it_was_written(tmp_path: Path) -> None:
+    """With nothing to write a file that opens is no proof: the writer tries a row of its own."""
+    writer = Writer(tmp_path / "record.sqlite", QUICK, "boot-1", FrozenClock())
+    file = writer.open()
+    assert file is not None
+    file.connection.execute("PRAGMA query_only=ON")
+    writer.degraded = "no room"
+    writer.round(Pending(), force=True)
+    assert writer.degraded is not None
+    assert "record_recovered" not in [notice.kind for notice in writer.notices]
+    writer.round(Pending(), force=True)
+    assert writer.degraded is None
+    assert writer.notices[-1].kind == "record_recovered"
+    writer.close()
 
 
 async def test_an_absent_directory_is_waited_for(tmp_path: Path) -> None:
