@@ -47,8 +47,8 @@ def classify(evidence: EndEvidence) -> Verdict:
 
 
 def _kills_beside(facts: Facts, draft: Draft) -> tuple[Statement, ...]:
-    """Say that the OOM killer struck in its cgroup as well, where that is not the class."""
-    if draft.end_class in _BY_KERNEL or not isinstance(facts.kills, Known) or facts.kills.value.delta == 0:
+    """Say that the OOM killer struck in its cgroup as well, where that is neither the class nor explained."""
+    if draft.end_class in _BY_KERNEL or facts.spared or not isinstance(facts.kills, Known) or facts.kills.value.delta == 0:
         return ()
     name = facts.evidence.levels[0].after.name
     text = f"{name} counted {facts.kills.value.delta} OOM kills around the end"

@@ -196,7 +196,7 @@ def _quiet_counters(facts: Facts) -> tuple[Statement, ...]:
         said.append(Statement(supports=True, text=f"{name} counted no OOM kill", source=f"counters of {name}"))
     if facts.spared:
         said.append(Statement(supports=True, text="the kernel log names others as the victims", source="kernel log"))
-    if isinstance(node, Known):
+    if isinstance(node, Known) and not facts.spared:
         text = f"the node counted {node.value or 'no'} OOM kills"
         said.append(Statement(supports=node.value == 0, text=text, source="/proc/vmstat oom_kill"))
     return tuple(said)

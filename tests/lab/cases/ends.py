@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from functools import partial
 
 from sidecar.unseen import SETTLE_SECONDS
 from tests.lab.cases.stage import SMALL, Document, Model, Stage
@@ -136,6 +137,37 @@ def case_two_models_in_one_cgroup(stage: Stage) -> None:
         assert not stage.incidents(beta)
         stage.give_cue(beta)
         assert ended(stage, beta, "application_exit")["fields"]["exit_code"] == 5
+
+
+def case_crash_loop(stage: Stage) -> None:
+    """In one cgroup, one right after the other: what killed the last life does not explain the end of the next."""
+    grow, by_itself = "grow rate=300 when={}", "application_exit"
+    lives = (
+        (grow, "cgroup_oom"),
+        ("leave code=3 when={}", by_itself),
+        (grow, "cgroup_oom"),
+        ("fail when={}", by_itself),
+        (grow, "cgroup_oom"),
+        ("sleep", "external_kill"),
+    )
+    with stage.model("loop", "sleep") as model:
+        stage.wait_seen(model)
+        os.kill(model.main_pid(), signal.SIGKILL)
+        ended(stage, model, "external_kill", "high")
+        for number, (load, expected) in enumerate(lives, 2):
+            cue = stage.cue(f"loop-{number}")
+            life = stage.run("loop", model.group, load.format(cue))
+            stage.wait_seen(life)
+            cue.touch()
+            if load == "sleep":
+                os.kill(life.main_pid(), signal.SIGKILL)
+            assert len(until(partial(_as_many, stage, life, number), 20, f"the end of life {number}")) == number
+            ended(stage, life, expected, "high")
+
+
+def _as_many(stage: Stage, model: Model, number: int) -> list[Document]:
+    found = stage.incidents(model)
+    return found if len(found) >= number else []
 
 
 def ended(stage: Stage, model: Model, end_class: str, confidence: str | None = None) -> Document:

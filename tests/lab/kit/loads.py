@@ -41,6 +41,12 @@ def leave(code: int = 0, when: str = "") -> None:
     sys.exit(code)
 
 
+def fail(when: str = "") -> None:
+    """End by an uncaught exception."""
+    _wait_for(when)
+    raise ValueError("a load that fails")
+
+
 def segfault(when: str = "") -> None:
     """Die of SIGSEGV by reading address zero."""
     import ctypes

@@ -346,7 +346,7 @@ def test_a_kill_from_outside_after_that_of_a_worker() -> None:
     so = {"wait_status": KILLED, "levels": OWN_OOM, "node_oom_kill_delta": Known(1)}
     log = report("/pod/model", "/pod/model", pid=4711)
     found = verdict(**so, kmsg=log)
-    assert found.end_class is EndClass.EXTERNAL_KILL
+    assert (found.end_class, found.confidence) == (EndClass.EXTERNAL_KILL, Confidence.MEDIUM)
     assert any("names others" in one.text for one in found.statements)
     assert verdict(**so, kmsg=log, node_pid=None).end_class is EndClass.CGROUP_OOM
 
