@@ -25,6 +25,8 @@ from guard.box.prune import is_held
 from guard.box.reader import parse_box
 from guard.kernel.reader import Reader
 from guard.model import BoxState, Known, LifeId, Unknown, Why
+from sidecar.clock import began_s
+from sidecar.collect import node_pid
 from sidecar.collect.exit_status import from_raw
 from sidecar.hub import Hub
 from sidecar.sample import Instant
@@ -147,10 +149,14 @@ class Boxes:
         life, note, now = end.life, end.note, self._hub.clock.now()
         state = None if end.box is None else end.box.state
         same_boot = life.boot_id == self._hub.boot_id
-        began_s = life.start_ticks / os.sysconf("SC_CLK_TCK")
+        began = began_s(life.start_ticks) if same_boot else None
         sign_s = now.wall_s if state is None else last_sign(state, now).wall_s
         return EndEvidence(
             life=life,
+            began_monotonic_s=began,
+            # Its namespace is gone with it. Where we are in the initial one it is taken for one of ours: that a foreign
+            # victim has the same number in the seconds around the end is next to impossible.
+            node_pid=life.pid if same_boot and node_pid.is_initial(Reader()) else None,
             main=state is None or state.parent_session is None,
             ended=_back_then(sign_s if note is None else note.at_wall_s, now),
             wait_status=unseen if note is None else Known(from_raw(note.wait_status)),
@@ -158,7 +164,7 @@ class Boxes:
             hidden_ancestors=True,
             node_oom_kill_delta=unseen,
             node_available_ratio=unseen,
-            kmsg=self._hub.kmsg.since(began_s) if same_boot else unseen,
+            kmsg=self._hub.kmsg.since(began or 0.0) if same_boot else unseen,
             box=Unknown(Why.MISSING, "black box") if state is None else Known(state),
             liveness_failures_answered=0,
             others_alive=0,

@@ -9,7 +9,6 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Final
 
-from guard.model import Known
 from sidecar.verdict.draft import Draft, sureness
 from sidecar.verdict.ends import (
     allocation_failure,
@@ -48,10 +47,10 @@ def classify(evidence: EndEvidence) -> Verdict:
 
 def _kills_beside(facts: Facts, draft: Draft) -> tuple[Statement, ...]:
     """Say that the OOM killer struck in its cgroup as well, where that is neither the class nor explained."""
-    if draft.end_class in _BY_KERNEL or facts.spared or not isinstance(facts.kills, Known) or facts.kills.value.delta == 0:
+    if draft.end_class in _BY_KERNEL or facts.spared or not facts.counted:
         return ()
     name = facts.evidence.levels[0].after.name
-    text = f"{name} counted {facts.kills.value.delta} OOM kills around the end"
+    text = f"{name} counted {facts.counted} OOM kills around the end"
     return (Statement(supports=False, text=text, source=f"counters of {name}"),)
 
 

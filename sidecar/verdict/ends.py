@@ -118,7 +118,7 @@ def application_exit(facts: Facts) -> Draft | None:
         how = "in a way that could not be observed"
     why = "" if facts.failure is None else f" after {facts.failure.exception}: {facts.failure.message}"
     note = " (its own exit code, not a signal)" if code == _KILLED else ""
-    if code != 0 and isinstance(facts.kills, Known) and facts.kills.value.delta:
+    if code != 0 and facts.counted:
         note += ", after the kernel had killed another process in its cgroup for memory"
     statements = (*_status(facts), *_failure(facts))
     if mark is not None:

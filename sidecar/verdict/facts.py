@@ -47,6 +47,11 @@ class Facts:
     in_flight: Operation | None
 
     @property
+    def counted(self) -> int:
+        """OOM kills that were counted at the model's own level for sure; 0 where that is not known."""
+        return self.kills.value.delta if isinstance(self.kills, Known) else 0
+
+    @property
     def failure_class(self) -> EndClass | None:
         """The class that the fatal failure stands for, if it is one about memory."""
         return None if self.failure is None else _FAILURE_CLASS.get(self.failure.kind)

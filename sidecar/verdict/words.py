@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from guard.model import Known, Operation, Unknown
+from guard.model import Operation, Unknown
 from sidecar.units import human_bytes, human_share
 from sidecar.verdict.facts import Facts, signal_name
 from sidecar.verdict.owner import Owner, limit_and_held
@@ -142,7 +142,7 @@ def next_steps(end_class: EndClass, facts: Facts, owner: Owner | None) -> tuple[
             "look for who sent the signal: events of the pod, docker events, the journal of the node",
         ),
     }
-    if end_class is EndClass.APPLICATION_EXIT and isinstance(facts.kills, Known) and facts.kills.value.delta:
+    if end_class is EndClass.APPLICATION_EXIT and facts.exit_code != 0 and facts.counted:
         return ("look at the memory limit first: a process in its cgroup was killed before", *steps[end_class])
     return steps.get(end_class, ("see what is missing; the exit status and the kernel log would decide",))
 
