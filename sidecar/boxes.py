@@ -7,6 +7,9 @@ guard tries again at least every half minute, and nothing in the box has moved m
 
 `oomguard run` leaves a note of every end with the exact wait status (see `guard.box.end_note`), which is an end at
 once. Box and note of one process are one end, by the session that they share.
+
+A life that the record saw begin and that left neither, as where everything was killed at once, has ended when nobody
+has handed it over again for `GRACE_SECONDS` and no process of that pid and start is to be seen.
 """
 
 from __future__ import annotations
@@ -23,8 +26,10 @@ from guard.box import format as box_format
 from guard.box.end_note import EndNote
 from guard.box.prune import is_held
 from guard.box.reader import parse_box
+from guard.kernel import identity
 from guard.kernel.reader import Reader
 from guard.model import BoxState, Known, LifeId, Unknown, Why
+from sidecar.begun import Begun
 from sidecar.clock import began_s
 from sidecar.collect import node_pid
 from sidecar.collect.exit_status import from_raw
@@ -50,23 +55,35 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """What lies there of one ended process; at least one of the two."""
+    """What lies there of one ended process, or that the record saw it begin; at least one of the three."""
 
-    box: Found | None
-    note: EndNote | None
+    box: Found | None = None
+    note: EndNote | None = None
+    begun: Begun | None = None
 
     @property
     def life(self) -> LifeId:
         if self.box is not None:
             return self.box.state.life
-        assert self.note is not None
-        return self.note.life
+        told = self.note or self.begun
+        assert told is not None
+        return told.life
 
     @property
     def name(self) -> str | None:
         """Of its model, if it is known."""
+        if self.begun is not None:
+            return self.begun.model
         name = None if self.box is None else self.box.state.name
         return name if name is not None or self.note is None else self.note.name
+
+    def ended_wall_s(self, now: Instant) -> float:
+        """When it ended, by the note, or when it last gave a sign of life."""
+        if self.note is not None:
+            return self.note.at_wall_s
+        if self.box is not None:
+            return last_sign(self.box.state, now).wall_s
+        return now.wall_s if self.begun is None else self.begun.last_wall_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,12 +91,14 @@ class Accounts:
     """What is known elsewhere.
 
     `in_sight` gives the sessions whose ends are noticed otherwise, `recorded` are those whose ends are known; `ended`
-    makes the incident of an orphan, given its model's name if the box holds one.
+    makes the incident of an orphan, given its model's name if the box holds one. `begun` gives the lives that the
+    record saw begin and not end, less those in sight.
     """
 
     in_sight: Callable[[], set[str]]
     recorded: Collection[str]
     ended: Callable[[str | None, EndEvidence], None]
+    begun: Callable[[], Collection[Begun]] = tuple
 
 
 class Boxes:
@@ -93,11 +112,16 @@ class Boxes:
 
     async def run(self) -> None:
         """Scan for ever. A file goes once the end of its process is on disk."""
+        since_s = self._hub.clock.now().monotonic_s
         await self._hub.clock.sleep(_FIRST_SECONDS)
         while True:
             found = await asyncio.to_thread(scan, self._directory)
             notes = await asyncio.to_thread(scan_notes, self._directory)
             ended = self._ended(found, notes)
+            if self._hub.clock.now().monotonic_s - since_s >= GRACE_SECONDS:
+                ended += await self._lost(
+                    {box.state.life.session for box in found} | {end.life.session for end in ended}
+                )
             for end in ended:
                 if end.life.session not in self._accounts.recorded:
                     self._accounts.ended(end.name, self._evidence(end))
@@ -110,11 +134,21 @@ class Boxes:
         in_sight = self._accounts.in_sight()
         noted = {note.life.session: note for note in notes if not self._is_looked_into(note.life.session, in_sight)}
         ends = [
-            _End(box, noted.pop(box.state.life.session, None))
+            _End(box=box, note=noted.pop(box.state.life.session, None))
             for box in boxes
             if box.state.life.session in noted or self._has_ended(box, in_sight)
         ]
-        return ends + [_End(None, note) for note in noted.values()]
+        return ends + [_End(note=note) for note in noted.values()]
+
+    async def _lost(self, left_something: set[str]) -> list[_End]:
+        """Give the lives that left nothing and do not live."""
+        told = {*left_something, *self._accounts.recorded}
+        missed = [one for one in self._accounts.begun() if one.life.session not in told]
+        return [_End(begun=one) for one in missed if not await asyncio.to_thread(self._is_to_be_seen, one.life)]
+
+    def _is_to_be_seen(self, life: LifeId) -> bool:
+        """Whether our /proc shows it: a frozen process does not hand over. Another PID namespace shows another one."""
+        return life.boot_id == self._hub.boot_id and identity.start_ticks(Reader(), life.pid) == Known(life.start_ticks)
 
     def _is_looked_into(self, session: str, in_sight: set[str]) -> bool:
         return session in in_sight and session not in self._accounts.recorded
@@ -150,7 +184,6 @@ class Boxes:
         state = None if end.box is None else end.box.state
         same_boot = life.boot_id == self._hub.boot_id
         began = began_s(life.start_ticks) if same_boot else None
-        sign_s = now.wall_s if state is None else last_sign(state, now).wall_s
         return EndEvidence(
             life=life,
             began_monotonic_s=began,
@@ -158,7 +191,7 @@ class Boxes:
             # victim has the same number in the seconds around the end is next to impossible.
             node_pid=life.pid if same_boot and node_pid.is_initial(Reader()) else None,
             main=state is None or state.parent_session is None,
-            ended=_back_then(sign_s if note is None else note.at_wall_s, now),
+            ended=_back_then(end.ended_wall_s(now), now),
             wait_status=unseen if note is None else Known(from_raw(note.wait_status)),
             levels=(),
             hidden_ancestors=True,

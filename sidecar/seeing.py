@@ -10,7 +10,7 @@ from typing import Final
 from guard.kernel.reader import Reader
 from guard.link.protocol import Pressure, Relieved
 from guard.model import LifeId
-from sidecar import distribution, pressure, pressure_socket, units
+from sidecar import begun, distribution, pressure, pressure_socket, units
 from sidecar.collect.model import ModelReader
 from sidecar.collect.processes import ProcessReader
 from sidecar.endings import Endings
@@ -138,6 +138,8 @@ class Seeing:
         life = main.seen.life
         watch.begin_life(life.session, self._hub.clock.now())
         fields: dict[str, Scalar] = {"pid": life.pid, "session": life.session}
+        if watch.sight is SightKind.HANDOVER:  # it would be handed over again: a later sidecar may miss it
+            fields = begun.fields_of(life)
         text = f"process {life.pid}: {main.seen.command}"
         self._hub.journal.say(self._hub.clock.now(), watch.name, "model_started", text, fields)
         if was is not None and was.ended is not None and watch.release is not None:

@@ -13,8 +13,10 @@ from guard.box import end_note
 from guard.box.end_note import EndNote
 from guard.box.reader import parse_box
 from guard.box.writer import BoxAbout, BoxWriter
+from guard.kernel import identity
 from guard.kernel.reader import Reader
-from guard.model import Known, LifeId, OperationKind
+from guard.model import Known, LifeId, OperationKind, Unknown
+from sidecar.begun import Begun
 from sidecar.board import Board, OwnView
 from sidecar.boxes import GRACE_SECONDS, Accounts, Boxes, Found, last_sign, scan, scan_notes
 from sidecar.collect.kmsg import KernelLog
@@ -25,7 +27,8 @@ from sidecar.outputs.log import JsonLog
 from sidecar.outputs.recorder import Recorder
 from sidecar.settings import Settings
 from sidecar.supervise import Degraded
-from sidecar.verdict.values import EndEvidence, WaitStatus
+from sidecar.verdict.classify import classify
+from sidecar.verdict.values import EndClass, EndEvidence, WaitStatus
 from tests.sidecar.clocks import SteppedClock, VirtualClock
 from tests.sidecar.making import at
 
@@ -38,6 +41,7 @@ class Ledger:
         self.recorded: set[str] = set()
         self.ended: list[EndEvidence] = []
         self.names: list[str | None] = []
+        self.begun: list[Begun] = []
 
     def end(self, name: str | None, evidence: EndEvidence) -> None:
         """Record an end."""
@@ -64,7 +68,9 @@ async def looking(tmp_path: Path, clock: VirtualClock, ledger: Ledger, *, boot: 
         recorder=Recorder(tmp_path / "record.sqlite", boot_id="boot"),
     )
     await hub.recorder.load()
-    accounts = Accounts(in_sight=lambda: ledger.in_sight, recorded=ledger.recorded, ended=ledger.end)
+    accounts = Accounts(
+        in_sight=lambda: ledger.in_sight, recorded=ledger.recorded, ended=ledger.end, begun=lambda: ledger.begun
+    )
     boxes = Boxes(hub, accounts)
     task = asyncio.create_task(boxes.run())
     try:
@@ -284,3 +290,37 @@ def test_only_the_newest_notes_stay(tmp_path: Path) -> None:
     assert len(notes(tmp_path)) == end_note.KEPT
     assert "last.end" in notes(tmp_path)
     assert "000.end" not in notes(tmp_path)
+
+
+async def test_a_life_that_left_nothing_is_closed_after_a_minute(tmp_path: Path) -> None:
+    """What the record saw begin, and nobody hands over again, has ended; nobody can say how. It is told once."""
+    clock, ledger = SteppedClock(), Ledger()
+    ledger.begun.append(Begun("server", LifeId("boot", 2**22, 1, "lost"), 1000.0))
+    async with looking(tmp_path, clock, ledger):
+        while sum(clock.slept) < GRACE_SECONDS:
+            assert ledger.ended == []
+            await clock.step()
+        await clock.step()
+        await clock.step()
+    (evidence,) = ledger.ended
+    assert (ledger.names, evidence.life.session) == (["server"], "lost")
+    assert isinstance(evidence.wait_status, Unknown)
+    assert classify(evidence).end_class is EndClass.UNKNOWN
+
+
+async def test_a_life_that_shows_itself_otherwise_is_not_closed(tmp_path: Path) -> None:
+    """A box that is there speaks for its process, and a process that /proc shows lives, however silent."""
+    clock, ledger, writer = SteppedClock(), Ledger(), box(tmp_path, "boxed")
+    for session, pid, ticks in (("boxed", 2**22, 1), ("frozen", os.getpid(), _own_ticks())):
+        ledger.begun.append(Begun("server", LifeId("boot", pid, ticks, session), 1000.0))
+    async with looking(tmp_path, clock, ledger):
+        while sum(clock.slept) < 2 * GRACE_SECONDS:
+            await clock.step()
+    assert ledger.ended == []
+    writer.close()
+
+
+def _own_ticks() -> int:
+    ticks = identity.start_ticks(Reader())
+    assert isinstance(ticks, Known)
+    return ticks.value
