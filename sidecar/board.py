@@ -6,12 +6,12 @@ Handlers never do IO and never wait for the tick: they read one attribute here (
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-from guard.model import LifeId, Reading, Unknown, Why
+from guard.model import Known, LifeId, Reading, Unknown, Why
 from sidecar.detect.values import Answer
 from sidecar.health.values import Judgement
 from sidecar.sample import Instant, LevelSample, ProbeResult, Sample
@@ -43,6 +43,17 @@ class Incident:
     verdict_after_seconds: float  # from the end to the first verdict
     last_sample: Sample | None
     levels_after: tuple[LevelSample, ...] = ()
+
+
+def kept(incidents: Iterable[Incident], most: int) -> tuple[Incident, ...]:
+    """Give the first `most` ends of main processes and as many of children, in order: no worker pushes a model out."""
+    left = {True: most, False: most}
+    some = []
+    for incident in incidents:
+        if left[incident.main] > 0:
+            left[incident.main] -= 1
+            some.append(incident)
+    return tuple(some)
 
 
 _NOT_YET: Final = Unknown(Why.NOT_SAMPLED, "board")
@@ -112,3 +123,15 @@ class Board:
     events: tuple[Event, ...] = ()  # newest last, bounded
     past_ends: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # model to EndClass name to count
     past_incidents: tuple[Incident, ...] = ()  # newest first, bounded
+    incidents_recorded: Reading[int] = _NOT_YET  # how many the record holds
+
+    def incidents(self) -> list[Incident]:
+        """Give all ends in memory, newest first, each once."""
+        every = [one for view in self.models.values() for one in view.incidents]
+        unique = {one.id: one for one in (*self.past_incidents, *every)}
+        return sorted(unique.values(), key=lambda one: one.at.wall_s, reverse=True)
+
+    def more_in_record(self, listed: int) -> int | None:
+        """Say how many ends the record holds beside so many that are listed; None where it does not say."""
+        recorded = self.incidents_recorded
+        return max(0, recorded.value - listed) if isinstance(recorded, Known) else None

@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from sidecar.board import Board, Incident
+from sidecar.board import Board, Incident, kept
 from sidecar.health.judge import JudgeMemory
 from sidecar.outputs.record_store import Loaded
 from sidecar.outputs.recorder import decode_judge
-from sidecar.watch import Watch
+from sidecar.watch import KEPT_INCIDENTS, Watch
 from sidecar.watches import Watches
 
 _KEPT_INCIDENTS: Final = 50
-"""Of all models; as many as the record gives back. It holds more itself."""
+"""Of main processes of all models, and as many of children; what the record gives back. It holds more itself."""
 _NO_ENDS: Mapping[str, int] = MappingProxyType({})
 
 
@@ -49,7 +49,7 @@ class Past:
     def file(self, incident: Incident) -> None:
         """Add the end of a process whose model is not seen now."""
         board = self._board
-        board.past_incidents = (incident, *board.past_incidents)[:_KEPT_INCIDENTS]
+        board.past_incidents = kept((incident, *board.past_incidents), _KEPT_INCIDENTS)
         if incident.main:
             ends = Counter(board.past_ends.get(incident.model, _NO_ENDS))
             ends[incident.verdict.end_class.value] += 1
@@ -61,7 +61,7 @@ class Past:
 
     def incidents_of(self, name: str) -> tuple[Incident, ...]:
         """Give its incidents, newest first."""
-        return tuple(incident for incident in self._board.past_incidents if incident.model == name)
+        return kept((one for one in self._board.past_incidents if one.model == name), KEPT_INCIDENTS)
 
     def judge_of(self, name: str) -> JudgeMemory:
         """Give what its judge remembered, or a fresh memory."""
@@ -75,7 +75,7 @@ def _remember(watch: Watch, known: Loaded, again: set[str]) -> None:
     ends.subtract(_counted(watch.incidents, again))
     watch.ends = dict(ends)
     mine = (one for one in watch.incidents if one.life.session not in again)
-    watch.incidents = (*mine, *(one for one in known.incidents if one.model == watch.name))
+    watch.incidents = kept((*mine, *(one for one in known.incidents if one.model == watch.name)), KEPT_INCIDENTS)
 
 
 def _counted(incidents: tuple[Incident, ...] | list[Incident], sessions: set[str]) -> Counter[str]:

@@ -17,8 +17,9 @@ from typing import Final
 
 from guard.kernel import identity
 from guard.kernel.reader import Reader
-from guard.model import Unknown
+from guard.model import Known, LifeId, Unknown
 from sidecar import distribution, footprint
+from sidecar.begun import Begun, is_among
 from sidecar.board import Board, Event, OwnView
 from sidecar.boxes import Accounts, Boxes
 from sidecar.clock import Clock, SystemClock
@@ -140,7 +141,12 @@ class Daemon:
         self._gpu.start()
         if hub.node.lxcfs:
             hub.degraded.set("node", "LXCFS stands in for /proc/meminfo: the node's memory is not seen")
-        accounts = Accounts(in_sight=self._sessions_in_sight, recorded=self._past.sessions, ended=self._orphan_ended)
+        accounts = Accounts(
+            in_sight=lambda: {life.session for life in self._lives_in_sight()},
+            recorded=self._past.sessions,
+            ended=self._orphan_ended,
+            begun=self._begun_out_of_sight,
+        )
         tasks: dict[str, Callable[[], Coroutine[object, object, None]]] = {
             "record notices": self._mind_record,
             "tick": self._ticker.run,
@@ -204,7 +210,10 @@ class Daemon:
                 hub.journal.go_on_from(late.last_event_id + 1)
             for notice in hub.recorder.take_notices():
                 hub.journal.say(hub.clock.now(), "", notice.kind, notice.text)
-            words = hub.recorder.health().degraded
+            health = hub.recorder.health()
+            if health.incidents is not None:
+                self.board.incidents_recorded = Known(health.incidents)
+            words = health.degraded
             if words is None:
                 hub.degraded.clear("record")
             else:
@@ -218,9 +227,13 @@ class Daemon:
         else:
             self._hub.journal.say(now, "", "degraded", f"{subject}: {words}", {"subject": subject})
 
-    def _sessions_in_sight(self) -> set[str]:
+    def _lives_in_sight(self) -> set[LifeId]:
         readers = (watch.reader for watch in self.watches if watch.reader is not None)
-        return {process.seen.life.session for reader in readers for process in reader.processes}
+        return {process.seen.life for reader in readers for process in reader.processes}
+
+    def _begun_out_of_sight(self) -> list[Begun]:
+        in_sight = self._lives_in_sight()
+        return [one for one in self._past.begun if not is_among(one.life, in_sight)]
 
     def _orphan_ended(self, name: str | None, evidence: EndEvidence) -> None:
         """Make the incident of a process whose end no sidecar saw; without a name it belongs to the model there is."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from sidecar.board import Incident, ProbeTally
+from sidecar.board import Incident, ProbeTally, kept
 from sidecar.collect.model import ModelReader
 from sidecar.collect.probe import Prober
 from sidecar.detect.values import Answer
@@ -22,7 +22,7 @@ from sidecar.sight.seen import SeenModel, SeenProcess
 from sidecar.unseen import UnseenKills
 
 KEPT_INCIDENTS: Final = 20
-"""A model, on the board. The record holds more."""
+"""Ends of its main process on the board, and as many of its children. The record holds more."""
 
 Release = Callable[[SeenModel, SeenProcess | None], None]
 """Close the descriptors of a process, or of the whole model."""
@@ -89,7 +89,7 @@ class Watch:
 
     def file(self, incident: Incident) -> None:
         """Add an end; one of the main process counts."""
-        self.incidents = (incident, *self.incidents)[:KEPT_INCIDENTS]
+        self.incidents = kept((incident, *self.incidents), KEPT_INCIDENTS)
         if incident.main:
             end_class = incident.verdict.end_class.value
             self.ends[end_class] = self.ends.get(end_class, 0) + 1

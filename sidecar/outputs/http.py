@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from aiohttp import web
 
-from sidecar.board import Board, Incident
+from sidecar.board import Board
 from sidecar.clock import Clock, SystemClock
 from sidecar.livez import Asker, LivenessAnswers
 from sidecar.outputs import answers, metrics, page, status
@@ -133,14 +133,14 @@ class _Pages:
         return web.Response(body=body, headers={"Content-Type": metrics.CONTENT_TYPE})
 
     async def incidents(self, _request: web.Request) -> web.Response:
-        """List the newest incidents of all models, newest first."""
-        listed: list[Json] = [incident_document(one) for one in _incidents(self._board)]
-        return _json({"incidents": listed})
+        """List the newest incidents of all models, newest first, and say how many more the record holds."""
+        listed: list[Json] = [incident_document(one) for one in self._board.incidents()]
+        return _json({"incidents": listed, "more_in_record": self._board.more_in_record(len(listed))})
 
     async def incident(self, request: web.Request) -> web.Response:
         """Give one incident in full."""
         wanted = request.match_info["id"]
-        found = next((one for one in _incidents(self._board) if one.id == wanted), None)
+        found = next((one for one in self._board.incidents() if one.id == wanted), None)
         if found is None:
             return web.Response(text=_NO_INCIDENT, status=404)
         return _json(incident_in_full(found))
@@ -149,13 +149,6 @@ class _Pages:
 def _asker(request: web.Request) -> Asker:
     program = request.headers.get("User-Agent", "").partition("/")[0]
     return Asker(request.remote or "", program[:_PROGRAM_LENGTH])
-
-
-def _incidents(board: Board) -> list[Incident]:
-    """All incidents in memory, newest first, each once."""
-    every = [one for view in board.models.values() for one in view.incidents]
-    unique = {one.id: one for one in (*board.past_incidents, *every)}
-    return sorted(unique.values(), key=lambda one: one.at.wall_s, reverse=True)
 
 
 def _json(document: object, status_code: int = 200) -> web.Response:

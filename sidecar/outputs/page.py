@@ -6,7 +6,7 @@ from html import escape
 from urllib.parse import quote
 
 from guard.model import Known, Limit, Reading, Unlimited
-from sidecar.board import Board, Event, Incident, ModelView
+from sidecar.board import Board, Event, Incident, ModelView, kept
 from sidecar.detect.values import Finding
 from sidecar.outputs import answers
 from sidecar.outputs.room import room
@@ -96,10 +96,10 @@ def _levels(view: ModelView) -> str:
 
 
 def _incidents(board: Board) -> str:
-    every = [one for view in board.models.values() for one in view.incidents]
-    unique = {one.id: one for one in (*board.past_incidents, *every)}
-    newest = sorted(unique.values(), key=lambda one: one.at.wall_s, reverse=True)[:_INCIDENTS_SHOWN]
-    return "<h2>Ends</h2>" + ("".join(map(_incident, newest)) or "<p>None known.</p>")
+    newest = kept(board.incidents(), _INCIDENTS_SHOWN)
+    more = board.more_in_record(len(newest))
+    rest = f"<p>{more} more in the record.</p>" if more else ""
+    return "<h2>Ends</h2>" + ("".join(map(_incident, newest)) or "<p>None known.</p>") + rest
 
 
 def _incident(incident: Incident) -> str:

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from guard.model import LifeId
-from sidecar.board import Event, Incident
+from sidecar.board import Event, Incident, kept
 from sidecar.outputs.record_file import SCHEMA_VERSION
 from sidecar.outputs.shape import clean, encode, incident_document, incident_from, iso, plain
 from sidecar.sample import Instant
@@ -252,6 +252,12 @@ def read_ends(connection: sqlite3.Connection) -> dict[str, dict[str, int]]:
     return ends
 
 
+def count_incidents(connection: sqlite3.Connection) -> int:
+    """Ends in the record."""
+    count: int = connection.execute("SELECT count(*) FROM incidents").fetchone()[0]
+    return count
+
+
 def load(connection: sqlite3.Connection, boot_id: str) -> Loaded:
     """Read back what a start needs.
 
@@ -268,7 +274,7 @@ def load(connection: sqlite3.Connection, boot_id: str) -> Loaded:
         ends=read_ends(connection),
         last_event_id=connection.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()[0],
         events=tuple(event for row in reversed(rows) if (event := _event(row)) is not None),
-        incidents=tuple(incidents[:_INCIDENTS_LOADED]),
+        incidents=kept(incidents, _INCIDENTS_LOADED),
         lives=frozenset(one.life for one in incidents),
         judges={model: memory.encode() for model, memory in judges if boot_id},
     )

@@ -38,6 +38,8 @@ class Writer:
         self.degraded: str | None = None
         self.notices: list[Notice] = []
         self.loaded: Loaded | None = None
+        self.incidents: int | None = None
+        """How many the record held at the last write."""
 
     def round(self, newer: Pending, *, force: bool) -> None:
         """Take over what came and try to write all; within a pause after a failure only what is forced is tried."""
@@ -94,7 +96,11 @@ class Writer:
         except sqlite3.Error as error:
             if not record_room.is_full(error):
                 raise
+        self._note_counts(connection)
+
+    def _note_counts(self, connection: sqlite3.Connection) -> None:
         self._ends = record_store.read_ends(connection)
+        self.incidents = record_store.count_incidents(connection)
 
     def _write(self, file: RecordFile) -> None:
         """Write all that waits, part by part; where the disk is full, let old samples make room, and try again."""
@@ -124,7 +130,7 @@ class Writer:
         if self.degraded is not None:
             self.notices.append(Notice("record_recovered", f"{self._path} is written again"))
         self.degraded, self._pause, self._retry_at = None, self._limits.retry_seconds, 0.0
-        self._ends = record_store.read_ends(file.connection)
+        self._note_counts(file.connection)
 
     def _oldest(self) -> float | None:
         """The oldest wall time to keep; None while the wall clock has jumped, so a jump deletes nothing."""

@@ -46,6 +46,7 @@ class RecorderHealth:
     waiting_incidents: int
     waiting_samples: int
     dropped: int
+    incidents: int | None = None  # in the record; None: not opened yet
 
 
 class Recorder:
@@ -189,6 +190,7 @@ class Recorder:
             waiting_incidents=len(writer.pending.incidents),
             waiting_samples=len(writer.pending.samples),
             dropped=writer.pending.dropped,
+            incidents=writer.incidents,
         )
         for waiter in waiters:
             if waiter.set_running_or_notify_cancel():

@@ -65,6 +65,24 @@ def test_an_end_of_a_model_that_nobody_watches_counts_for_it() -> None:
     assert [one.id for one in seen.past_incidents] == ["c", "b", "a"]
 
 
+def test_ends_of_children_push_no_model_out() -> None:
+    """The last ends of main processes and of children are kept apart, in order, both bounded."""
+    seen, watches = board(), watching()
+    past, watch = Past(seen), watches.first()
+
+    def file(incident: Incident) -> None:
+        watch.file(incident)
+        past.file(incident)
+
+    for place in range(60):
+        file(end(f"main-{place}"))
+    for place in range(300):
+        file(end(f"child-{place}", main=False))
+    for incidents, most in ((watch.incidents, 20), (seen.past_incidents, 50), (past.incidents_of("llm"), 20)):
+        assert [one.id for one in incidents if one.main] == [f"main-{place}" for place in range(59, 59 - most, -1)]
+        assert [one.id for one in incidents if not one.main] == [f"child-{n}" for n in range(299, 299 - most, -1)]
+
+
 def test_a_late_record_adds_to_what_happened_meanwhile() -> None:
     """Counts of before and of meanwhile add up, for models that are watched and for those that are not."""
     seen, watches = board(), watching()

@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 from board_makers import NOW, FrozenClock, board, incident, judgement, view
 
+from guard.model import Known
 from sidecar.board import Board
 from sidecar.health.values import State
 from sidecar.livez import LivenessAnswers
@@ -129,9 +130,25 @@ async def test_incidents_are_newest_first_each_once() -> None:
     seen = board(view(incidents=(newer, old)))
     seen.past_incidents = (old, incident("gone", model="other"))
     async with pages(seen) as (session, _), session.get("/incidents") as answer:
-        listed = (await answer.json())["incidents"]
+        document = await answer.json()
+        listed = document["incidents"]
         assert [one["id"] for one in listed] == ["new", "old", "gone"]
+        assert document["more_in_record"] is None
         assert listed[0]["verdict_after_seconds"] == 0.12
+
+
+async def test_how_many_more_ends_the_record_holds_is_said() -> None:
+    """On the page, which shows fewer, and in the list; ends of children do not hide those of the model."""
+    children = [incident(f"child-{place}", main=False) for place in range(30)]
+    seen = board(view(incidents=(*children, incident("the-model"))))
+    seen.incidents_recorded = Known(227)
+    async with pages(seen) as (session, _):
+        async with session.get("/incidents") as answer:
+            assert (await answer.json())["more_in_record"] == 227 - 31
+        async with session.get("/") as answer:
+            text = await answer.text()
+            assert "incidents/the-model" in text
+            assert f"{227 - 11} more in the record" in text
 
 
 async def test_the_page_escapes_whatever_a_model_says() -> None:

@@ -85,7 +85,7 @@ async def test_the_next_sidecar_goes_on_where_this_one_ended(tmp_path: Path) -> 
         first.put_incident(incident("d", "other", end=EndClass.CRASH_SIGNAL))
         first.put_judge("llm", Memory(failures=2, since_monotonic_s=None))
         assert await first.flush()
-        assert first.health().degraded is None
+        assert (first.health().degraded, first.health().incidents) == (None, 4)
     async with recording(path) as (_, again):
         assert again.ends == {"llm": {"cgroup_oom": 2}, "other": {"crash_signal": 1}}
         assert again.last_event_id == 42
