@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from sidecar.begun import Begun, without_end
 from sidecar.board import Board, Incident, kept
 from sidecar.health.judge import JudgeMemory
 from sidecar.outputs.record_store import Loaded
@@ -26,6 +27,8 @@ class Past:
         self._board = board
         self._judges: Mapping[str, bytes] = {}
         self.sessions: set[str] = set()
+        self.begun: tuple[Begun, ...] = ()
+        """Lives that the record saw begin and not end; some may live on, or have ended since."""
 
     def take(self, known: Loaded, watches: Watches) -> None:
         """Take in what the record knew, at the start or whenever it could be opened.
@@ -36,6 +39,7 @@ class Past:
         again = self.sessions & {life.session for life in known.lives}
         self.sessions.update(life.session for life in known.lives)
         self._judges = known.judges
+        self.begun = without_end(known.events, known.lives)
         board, ours = self._board, self._board.past_incidents
         counts = {name: Counter(board.past_ends.get(name, _NO_ENDS)) for name in {*board.past_ends, *known.ends}}
         for name, ends in counts.items():
