@@ -46,13 +46,21 @@ def main(words: Sequence[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="oomguard check", description="Asks the sidecar about the model. Exit status: 0 passed, 1 failed."
+        prog="oomguard check",
+        description="Asks the sidecar about the model. Exit status: 0 passed, 1 failed, 2 wrong usage. Where the "
+        "sidecar cannot be asked, livez passes and readyz and startupz fail (see --if-unreachable); a line on standard "
+        "error says so.",
     )
     parser.add_argument("question", nargs="?", choices=QUESTIONS, default="livez", help="what to ask (default: livez)")
     parser.add_argument(
         "--url", type=_address, default=("127.0.0.1", 9475), help="the sidecar (default: http://127.0.0.1:9475)"
     )
-    parser.add_argument("--model", metavar="NAME", type=_name, help="ask about this model alone")
+    parser.add_argument(
+        "--model",
+        metavar="NAME",
+        type=_name,
+        help="ask about this model alone (default: every model that has not ended for good)",
+    )
     parser.add_argument("--timeout", metavar="SECONDS", type=_seconds, default=3.0, help="for all of it (default: 3)")
     parser.add_argument(
         "--if-unreachable",

@@ -28,6 +28,12 @@ SIDECAR_COMMANDS: Final = {
 }
 
 
+_NAME_HELP: Final = (
+    "the model's name (default: OOMGUARD_NAME, else what the command runs). A model is a cgroup and a name: servers of "
+    "one cgroup need names of their own, and workers inherit theirs"
+)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; give its exit status. Wrong usage is one line and status 2."""
     words = list(sys.argv[1:] if argv is None else argv)
@@ -65,7 +71,9 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     tree.set_defaults(act=_record_tree)
     site = commands.add_parser("site-dir", help="print the folder to put on PYTHONPATH (with OOMGUARD=on)")
     site.set_defaults(act=_site_dir)
-    commands.add_parser("check", help="ask the sidecar about the model, for a health check: exit 0 or 1")
+    commands.add_parser(
+        "check", help="ask the sidecar about the model, for a health check: exit 0 passed, 1 failed, 2 usage"
+    )
     for name, text in SIDECAR_COMMANDS.items():
         commands.add_parser(name, help=text)
     return parser
@@ -73,10 +81,12 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Starts a server, hands its kernel files to the sidecar, and activates the guard if it is Python."
+        "Starts a server, hands its kernel files to the sidecar, and activates the guard if it is Python. "
+        "A Python that is started with -I, -E or -S does not look where the guard is: it runs without the guard, its "
+        "kernel files and its end are seen all the same."
     )
     parser.usage = "oomguard run [--name NAME] [--dir DIR] -- COMMAND [ARGUMENT ...]"
-    parser.add_argument("--name", help="the model's name (default: what the command runs)")
+    parser.add_argument("--name", help=_NAME_HELP)
     parser.add_argument("--dir", help="the directory shared with the sidecar (default: /run/oomguard)")
     parser.add_argument("words", nargs=argparse.REMAINDER, metavar="-- COMMAND")
     parser.set_defaults(act=_run, parser=parser)

@@ -101,3 +101,20 @@ def test_name_and_directory_reach_the_server(tmp_path: Path) -> None:
     lines = run_command(command, env, cwd=tmp_path).out.splitlines()
     assert {"OOMGUARD_NAME=llm", f"OOMGUARD_DIR={tmp_path / 'shared'}", "OOMGUARD=on"} <= set(lines)
     assert f"PYTHONPATH={SITE}:{ROOT}" in lines
+
+
+@pytest.mark.parametrize("option", ["-I", "-E", "-S"])
+def test_an_isolated_python_runs_without_the_guard_as_the_help_says(option: str, tmp_path: Path) -> None:
+    """Such a server runs as ever, and `run --help` names the option and what a model is."""
+    server = [sys.executable, option, "-c", "import sys; print('_oomguard' in sys.modules)"]
+    assert _oomguard(tmp_path, "run", "--", *server).out == "False\n"
+    said = " ".join(_oomguard(tmp_path, "run", "--help").out.split())
+    assert option in said
+    assert "A model is a cgroup and a name" in said
+
+
+def test_the_help_of_check_says_what_an_unreachable_sidecar_means(tmp_path: Path) -> None:
+    """A health check that nobody answers passes for livez alone, and wrong usage is 2."""
+    said = " ".join(_oomguard(tmp_path, "check", "--help").out.split())
+    assert "0 passed, 1 failed, 2 wrong usage" in said
+    assert "cannot be asked, livez passes and readyz and startupz fail" in said
