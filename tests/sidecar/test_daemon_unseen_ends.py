@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,3 +60,31 @@ def test_ends_right_after_the_start_are_told(tmp_path: Path) -> None:
 def _all(daemon: Daemon, count: int) -> list[dict[str, dict[str, int]]] | None:
     incidents: list[dict[str, dict[str, int]]] = daemon.get("/incidents")["incidents"]
     return incidents if len(incidents) >= count else None
+
+
+@pytest.mark.slow  # a minute, until nobody can be expected to hand over any more
+@pytest.mark.timeout(150)
+def test_a_life_that_ended_with_everything_else_is_closed(tmp_path: Path) -> None:
+    """Server, runner and sidecar all killed at once leave nothing: the next sidecar closes the life, as unknown."""
+    with _server(tmp_path, ["sleep", "60"]) as server:
+        with Daemon(tmp_path, tmp_path / "log") as daemon:
+            life = until(lambda: _started(daemon), 20, "the server to be seen")
+            until(lambda: _is_recorded(tmp_path, life["session"]), 10, "the record to have it")
+            daemon.process.kill()
+        server.kill()
+        os.kill(life["pid"], signal.SIGKILL)
+    with Daemon(tmp_path, tmp_path / "log2") as daemon:
+        (incident,) = until(lambda: daemon.get("/incidents")["incidents"], 100, "the end to be found")
+        assert (incident["model"], incident["class"]) == ("server", "unknown")
+        assert incident["life"]["pid"] == life["pid"]
+
+
+def _started(daemon: Daemon) -> dict[str, Any] | None:
+    began = [one["fields"] for one in daemon.get("/events?since=0")["events"] if one["kind"] == "model_started"]
+    return began[0] if began else None
+
+
+def _is_recorded(folder: Path, session: str) -> bool:
+    with contextlib.closing(sqlite3.connect(f"file:{folder}/record.sqlite?mode=ro", uri=True)) as record:
+        rows = record.execute("SELECT fields FROM events WHERE kind = 'model_started'").fetchall()
+    return any(session in fields for (fields,) in rows)
