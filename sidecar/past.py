@@ -59,6 +59,14 @@ class Past:
             ends[incident.verdict.end_class.value] += 1
             board.past_ends = {**board.past_ends, incident.model: ends}
 
+    def let_go(self, watch: Watch) -> None:
+        """Go on to speak for a model that is watched no more."""
+        board = self._board
+        board.past_ends = {**board.past_ends, watch.name: dict(watch.ends)}
+        unique = {one.id: one for one in (*board.past_incidents, *watch.incidents)}
+        newest = sorted(unique.values(), key=lambda one: one.at.wall_s, reverse=True)
+        board.past_incidents = kept(newest, _KEPT_INCIDENTS)
+
     def ends_of(self, name: str) -> dict[str, int]:
         """Give how often the model of this name ended, by class."""
         return dict(self._board.past_ends.get(name, _NO_ENDS))

@@ -190,6 +190,7 @@ class Daemon:
     def _drop_watch(self, watch: Watch) -> None:
         self._supervisor.cancel(f"probe {watch.name}")
         self._hub.recorder.forget(watch.name)
+        self._past.let_go(watch)
 
     def _probed(self, watch: Watch, result: ProbeResult) -> None:
         watch.probes = watch.probes.add(result)

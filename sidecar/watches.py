@@ -10,7 +10,8 @@ Rules
       the old sight is laid down, so that a dead process is not held against a living server. The answer may as well be
       that of a model which began after the end; then it proves nothing.
     * A model that ended is history once another one began after its end, or when it exited with 0 and its cgroup is
-      gone: a job that has done its work, or a server that has a successor, fails nobody else.
+      gone: a job that has done its work, or a server that has a successor, fails nobody else. Only the last
+      `KEPT_HISTORY` of them are watched: names cost nothing, the descriptors of ended models do.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from sidecar.sight.seen import SeenModel
 from sidecar.watch import Release, Watch
 
 _ORDER: Final = tuple(SightKind)  # best first
+
+KEPT_HISTORY: Final = 16
 
 
 class Watches:
@@ -49,6 +52,7 @@ class Watches:
             self._drop_stand_in()
         watch = self._get(name)
         watch.look_through(seen, release)
+        self._thin_out(watch)
         return watch
 
     def fallback(self, seen: SeenModel | None, release: Release) -> Watch | None:
@@ -124,9 +128,20 @@ class Watches:
         """Drop the model that stood for the one that now hands over under a name of its own."""
         stand_in = self._by_name.get(self._name)
         if stand_in is not None and stand_in.sight is not SightKind.HANDOVER:
-            del self._by_name[self._name]
-            stand_in.look_away()
-            self._on_gone(stand_in)
+            self._drop(stand_in)
+
+    def _thin_out(self, newest: Watch) -> None:
+        """Drop the models that have been history for longest; the newest has a life to begin, whatever was before."""
+        others = (watch for watch in self if watch is not newest)
+        history = [(watch.died.monotonic_s, watch) for watch in others if watch.died and self.is_history(watch)]
+        history.sort(key=lambda one: one[0])
+        for _, watch in history[:-KEPT_HISTORY]:
+            self._drop(watch)
+
+    def _drop(self, watch: Watch) -> None:
+        del self._by_name[watch.name]
+        watch.look_away()
+        self._on_gone(watch)
 
     @staticmethod
     def _tells_less(seen: SeenModel, watch: Watch) -> bool:

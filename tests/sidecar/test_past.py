@@ -65,6 +65,17 @@ def test_an_end_of_a_model_that_nobody_watches_counts_for_it() -> None:
     assert [one.id for one in seen.past_incidents] == ["c", "b", "a"]
 
 
+def test_a_model_that_is_let_go_is_spoken_for() -> None:
+    """Its counts and ends stay on the board, and a model of its name goes on from there."""
+    seen, watches = board(), watching()
+    past, watch = Past(seen), watches.first()
+    watch.file(end("a"))
+    watch.file(end("b", main=False))
+    past.let_go(watch)
+    assert past.ends_of("llm") == {OOM: 1}
+    assert {one.id for one in past.incidents_of("llm")} == {"a", "b"}
+
+
 def test_ends_of_children_push_no_model_out() -> None:
     """The last ends of main processes and of children are kept apart, in order, both bounded."""
     seen, watches = board(), watching()

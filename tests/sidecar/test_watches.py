@@ -15,7 +15,7 @@ from sidecar.health.values import Rules
 from sidecar.sample import LevelId, ProbeOutcome, ProbeResult, SightKind
 from sidecar.sight.seen import SeenLevel, SeenModel, SeenProcess
 from sidecar.watch import Watch
-from sidecar.watches import Watches
+from sidecar.watches import KEPT_HISTORY, Watches
 from tests.sidecar.clocks import VirtualClock
 from tests.sidecar.making import at
 
@@ -173,6 +173,23 @@ def test_an_ended_model_is_history_once_another_began(desk: Desk) -> None:
     one.begin_life("s4", at(8))
     assert not desk.watches.is_history(one)
     assert desk.watches.is_history(late)
+
+
+def test_only_the_last_ended_models_are_watched(desk: Desk) -> None:
+    """A loop that gives each server a new name does not fill the sidecar; what lives or is missed stays."""
+    lasting = begin(desk, "lasting", 999, 0)
+    for number in range(1, 41):
+        begin(desk, f"job-{number}", number, 2 * number).died = at(2 * number + 1)
+    begin(desk, "next", 41, 100)
+    assert begin(desk, "last", 42, 101) in list(desk.watches)
+    assert names(desk) == ["lasting", *(f"job-{n}" for n in range(41 - KEPT_HISTORY, 41)), "next", "last"]
+    assert desk.dropped == [f"job-{number}" for number in range(1, 41 - KEPT_HISTORY)]
+    assert len(desk.closed) == len(desk.dropped)
+    assert lasting.sight is SightKind.HANDOVER
+    oldest = f"job-{41 - KEPT_HISTORY}"
+    begin(desk, "one-more", 43, 102).died = at(103)
+    begin(desk, "another", 44, 104)
+    assert begin(desk, oldest, 45, 105) is desk.watches.find(oldest), "its next life is no history"
 
 
 def test_a_job_that_has_done_its_work_is_history_once_its_cgroup_is_gone(desk: Desk, tmp_path: Path) -> None:
