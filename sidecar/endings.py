@@ -50,7 +50,7 @@ class Endings:
         self.watches: Iterable[Watch] = ()
         """All models: those in one cgroup share its counters of kills."""
         self._watched: dict[int, tuple[Watch, ProcessReader]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], _End] = {}
 
     def watch(self, watch: Watch, process: ProcessReader) -> None:
         """Wake up at the end of this process. Harmless if it is watched already or has no pidfd."""
@@ -65,6 +65,10 @@ class Endings:
         pidfd = process.pidfd
         if pidfd is not None and self._watched.pop(pidfd, None) is not None:
             asyncio.get_running_loop().remove_reader(pidfd)
+
+    def looked_into(self) -> set[LifeId]:
+        """Give the lives whose ends are being looked into: they may be out of sight before they are told."""
+        return {end.process.seen.life for end in self._tasks.values() if end.process is not None}
 
     def notice(self) -> None:
         """Deal with every end that is already there, before anything newer: a stalled loop wakes up in any order."""
@@ -97,7 +101,7 @@ class Endings:
         others = () if watch.reader is None else tuple(one for one in watch.reader.processes if one is not process)
         end = _End(watch, process, latch, None if watch.history is None else watch.history.latest, others)
         task = asyncio.get_running_loop().create_task(self._conclude(end), name="end")
-        self._tasks.add(task)
+        self._tasks[task] = end
         self.refresh()
         task.add_done_callback(self._done)
 
@@ -280,7 +284,7 @@ class Endings:
             watch.release(watch.reader.seen, process.seen)
 
     def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         self.refresh()
         error = None if task.cancelled() else task.exception()
         if error is not None:

@@ -230,7 +230,8 @@ class Daemon:
 
     def _lives_in_sight(self) -> set[LifeId]:
         readers = (watch.reader for watch in self.watches if watch.reader is not None)
-        return {process.seen.life for reader in readers for process in reader.processes}
+        seen = {process.seen.life for reader in readers for process in reader.processes}
+        return seen | self._endings.looked_into()
 
     def _begun_out_of_sight(self) -> list[Begun]:
         in_sight = self._lives_in_sight()
