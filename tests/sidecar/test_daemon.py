@@ -98,12 +98,14 @@ def _is_seen(daemon: Daemon, name: str) -> bool:
 def test_the_next_life_has_no_part_in_the_end_of_the_last(tmp_path: Path) -> None:
     """A server that is restarted before a stalled sidecar looks is one model, and its incident knows the old life."""
     with Daemon(tmp_path, tmp_path / "log") as daemon, model(tmp_path, "server", EXIT_3) as first:
+        began = time.monotonic()
         until(lambda: _main_pid(daemon) == first.pid, 20, "the first life")
         daemon.process.send_signal(signal.SIGSTOP)
         try:
             let_go(first)
             with model(tmp_path, "server", EXIT_3) as second:
                 until(lambda: _connects(second.pid), 20, "the second life to hand over")
+                until(lambda: time.monotonic() > began + 4, 10, "the sidecar's look at black boxes to be due as well")
                 daemon.process.send_signal(signal.SIGCONT)
                 (incident,) = until(lambda: _incidents(daemon, 1), 20, "the incident")
                 until(lambda: _main_pid(daemon) == second.pid, 20, "the second life")
@@ -128,9 +130,14 @@ def test_a_second_sidecar_of_a_directory_never_says_that_its_record_works(tmp_pa
 
 def _connects(pid: int) -> bool:
     """Whether a process has a socket: it has connected, which a stopped sidecar has not accepted yet."""
-    with suppress(FileNotFoundError):  # a file was closed while we looked
-        return any(str(link.readlink()).startswith("socket:") for link in Path(f"/proc/{pid}/fd").iterdir())
-    return False
+    return any(_target(link).startswith("socket:") for link in Path(f"/proc/{pid}/fd").iterdir())
+
+
+def _target(link: Path) -> str:
+    try:
+        return str(link.readlink())
+    except FileNotFoundError:  # closed since it was listed: a process that starts opens and closes files
+        return ""
 
 
 def test_a_killed_sidecar_goes_on_with_its_record_and_counts_no_life_twice(tmp_path: Path) -> None:
