@@ -209,6 +209,7 @@ class Daemon:
             if late is not None:
                 self._past.take(late, self.watches)
                 hub.journal.go_on_from(late.last_event_id + 1)
+                self._ticker.tick(at_once=True)  # so that every page shows it at the same moment
             for notice in hub.recorder.take_notices():
                 hub.journal.say(hub.clock.now(), "", notice.kind, notice.text)
             health = hub.recorder.health()

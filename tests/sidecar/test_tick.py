@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -191,3 +193,33 @@ def test_one_model_in_trouble_does_not_stop_the_others(stage: Stage) -> None:
     assert any(words.startswith("model m:") for words in stage.board.own.degraded)
     assert other.judgement is not None
     assert "other" in stage.board.models
+
+
+async def ticked(stage: Stage, times: int) -> None:
+    """Wait, five seconds at most, for so many ticks more, while the clock goes on."""
+    wanted = stage.ticker._ticks + times
+    async with asyncio.timeout(5):
+        while stage.ticker._ticks < wanted:
+            stage.clock.at_s += 0.1
+            await asyncio.sleep(0.01)
+
+
+async def test_ticks_go_on_until_one_fails(stage: Stage) -> None:
+    """What a failing tick raises comes out of `run`, for the supervisor to start it anew."""
+    running = asyncio.create_task(stage.ticker.run())
+    await ticked(stage, 4)
+    stage.ticker._watches = None  # type: ignore[assignment]  # what a bug of ours would do
+    async with asyncio.timeout(5):
+        with pytest.raises(TypeError):
+            await running
+
+
+async def test_a_cancelled_ticker_leaves_no_timer(stage: Stage) -> None:
+    """After its task was cancelled nothing ticks any more."""
+    running = asyncio.create_task(stage.ticker.run())
+    await ticked(stage, 2)
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+    timers = vars(asyncio.get_running_loop())["_scheduled"]
+    assert [timer for timer in timers if not timer.cancelled()] == []
