@@ -68,20 +68,10 @@ def gather(
     chain = Chain((), hidden_ancestors=True) if isinstance(located, Unknown) else located.value
     with contextlib.ExitStack() as opened:
         found: dict[str, int] = {}
-        levels: list[LevelNote] = []
         for name, fd in _open_process(reader, pid, box_fd) if held is None else _copy(held):
             opened.callback(os.close, fd)
             found[name] = fd
-        for depth, level in enumerate(chain.levels[:MOST_LEVELS]):
-            paths = _paths(level, depth)
-            if len(found) + len(paths) > MOST_DESCRIPTORS:
-                break
-            for name, path in paths.items():
-                kept = reader.keep(path)
-                if not isinstance(kept, Unknown):
-                    opened.callback(os.close, kept.fd)
-                    found[name] = kept.fd
-            levels.append(LevelNote(level.name, level.version, depth))
+        levels = _open_levels(reader, chain, found, opened)
         opened.pop_all()
     hello = Hello(
         name=cut_name(who.name),
@@ -94,6 +84,22 @@ def gather(
         descriptors=tuple(found),
     )
     return Handover(hello, tuple(found.values()))
+
+
+def _open_levels(reader: Reader, chain: Chain, found: dict[str, int], opened: contextlib.ExitStack) -> list[LevelNote]:
+    """Add the files of the levels to `found`, nearest first, as long as a whole level still fits."""
+    levels: list[LevelNote] = []
+    for depth, level in enumerate(chain.levels[:MOST_LEVELS]):
+        paths = _paths(level, depth)
+        if len(found) + len(paths) > MOST_DESCRIPTORS:
+            break
+        for name, path in paths.items():
+            kept = reader.keep(path)
+            if not isinstance(kept, Unknown):
+                opened.callback(os.close, kept.fd)
+                found[name] = kept.fd
+        levels.append(LevelNote(level.name, level.version, depth))
+    return levels
 
 
 def _open_process(reader: Reader, pid: int | None, box_fd: int | None) -> Iterator[tuple[str, int]]:
