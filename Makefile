@@ -9,7 +9,7 @@ TORCH := torch==2.14.1
 # Packages of Debian that the tests and the demo use; the product itself needs none of them.
 APT := python3-venv gcc libc6-dev binutils util-linux
 APT_LAB := qemu-system-x86 busybox-static kmod cpio zstd xz-utils \
-	podman crun runc containerd conmon netavark catatonit uidmap containernetworking-plugins debootstrap iptables \
+	e2fsprogs podman podman-compose aardvark-dns crun runc containerd conmon netavark catatonit uidmap containernetworking-plugins debootstrap iptables \
 	prometheus
 
 .PHONY: help demo test test-gpu lint types unit lab bench bench-guard bench-health bench-preflight wheel clean apt apt-lab
