@@ -25,7 +25,7 @@ from typing import Final
 from sidecar.outputs.shape import iso
 
 SCHEMA_VERSION: Final = 1
-_APPLICATION_ID: Final = 0x4F4F4D47  # "OOMG"
+APPLICATION_ID: Final = 0x4F4F4D47  # "OOMG"
 _KEEP_ASIDE: Final = 3
 _WAL_PAGES: Final = 32  # automatic checkpoint at 128 KiB; the log is then written over from its start
 LOG_BYTES: Final = 256 << 10  # a log beyond this is checkpointed by hand (record_room), and cut back to it
@@ -178,7 +178,7 @@ def _prepare(connection: sqlite3.Connection) -> str | None:
     empty = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if not empty and application != _APPLICATION_ID:
+    if not empty and application != APPLICATION_ID:
         return "foreign"
     if not empty and version != SCHEMA_VERSION:
         return f"schema-{version}"
@@ -199,7 +199,7 @@ def _prepare(connection: sqlite3.Connection) -> str | None:
 
 def _create(connection: sqlite3.Connection) -> None:
     """Make the tables in one transaction: a kill in the middle leaves an empty file, which is simply begun again."""
-    identity = f"PRAGMA application_id={_APPLICATION_ID}; PRAGMA user_version={SCHEMA_VERSION};"
+    identity = f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={SCHEMA_VERSION};"
     connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} {identity} COMMIT;")
 
 

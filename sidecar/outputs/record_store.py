@@ -133,6 +133,7 @@ class Pending:
 _ROWS_AT_ONCE: Final = 50
 _SERIES_WAITING: Final = 32  # about 100 KiB each
 _INCIDENTS_WAITING: Final = 500
+_SERIES_BYTES: Final = 64 << 20  # unpacked; a minute at 10 Hz is 2 to 10 MiB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,10 +291,15 @@ def _event(row: tuple[int, float, float, str, str, str, str]) -> Event | None:
 
 
 def series_lines(blob: bytes) -> list[bytes]:
-    """The rows of a stored series, oldest first. Raises `zlib.error` on damage."""
+    """The rows of a stored series, oldest first. Raises `zlib.error` on damage, or if it unpacks to too much."""
     lines: list[bytes] = []
+    left = _SERIES_BYTES
     while blob:
         reader = zlib.decompressobj()
-        lines += reader.decompress(blob).splitlines()
+        data = reader.decompress(blob, left)
+        left -= len(data)
+        if left <= 0 or reader.unconsumed_tail:
+            raise zlib.error(f"more than {_SERIES_BYTES} bytes unpacked")
+        lines += data.splitlines()
         blob = reader.unused_data
     return lines
