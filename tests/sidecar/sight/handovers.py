@@ -41,7 +41,7 @@ class Heard:
         )
 
 
-async def eventually(condition: Callable[[], T], what: str, seconds: float = 10) -> T:
+async def eventually(condition: Callable[[], T], what: str, seconds: float = 30) -> T:
     """Let the loop run until a condition is true, and give it."""
     async with asyncio.timeout(seconds):
         while not (value := condition()):  # noqa: ASYNC110 - it waits for other processes as well
@@ -106,9 +106,9 @@ class RawClient:
         finally:
             given.close()
 
-    async def answer(self) -> Message | None:
+    async def answer(self, seconds: float = 30) -> Message | None:
         """The next message from the server, None where it hung up."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(seconds):
             while True:
                 try:
                     raw = self.socket.recv(LIMIT_BYTES)
