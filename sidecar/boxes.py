@@ -34,14 +34,13 @@ from sidecar.clock import began_s
 from sidecar.collect import node_pid
 from sidecar.collect.exit_status import from_raw
 from sidecar.hub import Hub
+from sidecar.leavings import BOX_SUFFIX, names, scan_notes
 from sidecar.sample import Instant
 from sidecar.verdict.values import EndEvidence
 
 GRACE_SECONDS: Final = 60.0
 _SCAN_SECONDS: Final = 20.0
 _FIRST_SECONDS: Final = 3.0  # a living model hands over first, so that an end is told under its name
-_MOST_FILES: Final = 256  # of each kind a scan; a box is 64 KiB
-_SUFFIX: Final = ".box"
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,29 +206,13 @@ class Boxes:
 def scan(directory: str) -> list[Found]:
     """Read the boxes there are; what is no box, or damaged, is left alone."""
     reader, found = Reader(), []
-    for name in _names(reader, directory, _SUFFIX):
+    for name in names(reader, directory, BOX_SUFFIX):
         path = f"{directory}/{name}"
         data = reader.read(path, box_format.SIZE)
         state = data if isinstance(data, Unknown) else parse_box(data.value, path)
-        if isinstance(state, Known) and name == state.value.life.session + _SUFFIX:
+        if isinstance(state, Known) and name == state.value.life.session + BOX_SUFFIX:
             found.append(Found(path, state.value, is_held(path)))
     return found
-
-
-def scan_notes(directory: str) -> list[EndNote]:
-    """Read the end notes there are; what is none, or damaged, is left alone."""
-    reader, found = Reader(), []
-    for name in _names(reader, directory, end_note.SUFFIX):
-        data = reader.read(f"{directory}/{name}", end_note.LIMIT_BYTES)
-        note = data if isinstance(data, Unknown) else end_note.parse(data.value, name)
-        if isinstance(note, Known) and name == note.value.life.session + end_note.SUFFIX:
-            found.append(note.value)
-    return found
-
-
-def _names(reader: Reader, directory: str, suffix: str) -> list[str]:
-    names = reader.listdir(directory)
-    return [] if isinstance(names, Unknown) else [name for name in names.value if name.endswith(suffix)][:_MOST_FILES]
 
 
 def last_sign(state: BoxState, now: Instant) -> Instant:

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from guard.box.end_note import EndNote
 from guard.model import Known, LifeId, Reading, Unknown, Why
-from sidecar import ends, unseen
+from sidecar import ends, leavings, unseen
 from sidecar.board import Incident
 from sidecar.collect.model import ModelReader
 from sidecar.collect.processes import ProcessReader
@@ -66,9 +67,9 @@ class Endings:
         if pidfd is not None and self._watched.pop(pidfd, None) is not None:
             asyncio.get_running_loop().remove_reader(pidfd)
 
-    def looked_into(self) -> set[LifeId]:
-        """Give the lives whose ends are being looked into: they may be out of sight before they are told."""
-        return {end.process.seen.life for end in self._tasks.values() if end.process is not None}
+    def looked_into(self) -> list[SeenProcess]:
+        """Give the processes whose ends are being looked into: they may be out of sight before they are told."""
+        return [end.process.seen for end in self._tasks.values() if end.process is not None]
 
     def notice(self) -> None:
         """Deal with every end that is already there, before anything newer: a stalled loop wakes up in any order."""
@@ -227,12 +228,19 @@ class Endings:
         hub, process, latch = self._hub, end.process, end.latch
         status: Reading[WaitStatus] = Unknown(Why.HIDDEN, "process", detail="only the container's cgroup is seen")
         if process is not None:
-            status = await ends.settle(process.seen, hub.clock)
+            status = await ends.settle(process.seen, hub.clock, lambda: self._note(process.seen))
             box = process.read_box()  # the guard of a process that exits in order writes its mark until the very end
             latch = latch if isinstance(box, Unknown) else replace(latch, box=box, life=process.seen.life)
         log = hub.kmsg.since(latch.ended.monotonic_s - ends.KMSG_SECONDS)
         others_alive = sum(other.alive for other in end.others)  # of that life: the next one may be here already
         self._tell(end, ends.evidence(latch, status, log, others_alive))
+
+    async def _note(self, process: SeenProcess) -> EndNote | None:
+        """Look for the note of its end, in a thread: the volume may hang."""
+        note = await asyncio.to_thread(leavings.note_of, f"{self._hub.settings.dir}/boxes", process.life)
+        if note is not None:
+            process.aliases.add(note.life.session)
+        return note
 
     def _tell(self, end: _End, evidence: EndEvidence) -> None:
         watch, life = end.watch, evidence.life
@@ -250,8 +258,10 @@ class Endings:
             self._say(watch, life, kind, incident.verdict.summary, _fields(incident))
         elif not evidence.main:
             self._say(watch, life, "child_ended", f"process {life.pid} exited with status 0", {})
-        if not evidence.main and end.process is not None:
-            self._forget(watch, end.process)
+        if end.process is not None:
+            self._recorded |= end.process.seen.aliases
+            if not evidence.main:
+                self._forget(watch, end.process)
 
     def _account(self, watch: Watch, evidence: EndEvidence) -> None:
         """Take a kill off the account of every model of the cgroup; that of a main process stands for all around it."""

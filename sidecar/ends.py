@@ -4,15 +4,19 @@ Theory
     * The cgroup's counters stay readable until the runtime removes the cgroup, about 1.4 s after the death under podman
       on 6.12, at once elsewhere: so they are read first, in the very call that the pidfd wakes.
     * What was before is `sidecar.quiet`'s matter.
-    * The wait status comes from the runner's message or from the pidfd after the reap: both within milliseconds, so a
-      short wait is enough, and who never tells costs no more than that.
+    * The wait status comes from the runner's message, from the pidfd after the reap, or from the note that the runner
+      leaves, where its connection is not there (again): all within milliseconds, so a short wait is enough, and who
+      never tells costs no more than that.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
+from guard.box.end_note import EndNote
 from guard.kernel.values import KmsgRecord
 from guard.model import BoxState, Known, LifeId, Reading, Unknown, Why
 from sidecar.clock import Clock
@@ -28,6 +32,8 @@ from sidecar.verdict.values import EndClass, EndEvidence, LevelsBefore, Verdict,
 SETTLE_SECONDS: Final = 0.3
 """Longest wait for the wait status: a verdict is due within a second."""
 _STEP_SECONDS: Final = 0.02
+Look: TypeAlias = Callable[[], Awaitable[EndNote | None]]
+"""Look for the note of one end."""
 KMSG_SECONDS: Final = HOLD_SECONDS
 """How far back the kernel log is taken as evidence."""
 
@@ -110,12 +116,23 @@ def crash_of_engine(evidence: EndEvidence, verdict: Verdict) -> Crash | None:
     return None if parent is None else Crash(parent, evidence.ended.monotonic_s, verdict.summary)
 
 
-async def settle(process: SeenProcess, clock: Clock) -> Reading[WaitStatus]:
-    """Wait for the wait status, no longer than `SETTLE_SECONDS`."""
+async def settle(process: SeenProcess, clock: Clock, look: Look) -> Reading[WaitStatus]:
+    """Wait for the wait status, no longer than `SETTLE_SECONDS`: from the runner, the kernel or the runner's note.
+
+    `look` reads the note; a volume that hangs is asked once.
+    """
     deadline = clock.now().monotonic_s + SETTLE_SECONDS
+    hangs = False
     while True:
-        status = exit_status.of(process)
-        if isinstance(status, Known) or clock.now().monotonic_s >= deadline:
+        status, now_s = exit_status.of(process), clock.now().monotonic_s
+        if isinstance(status, Unknown) and not hangs:
+            try:
+                async with asyncio.timeout(SETTLE_SECONDS):
+                    note = await look()
+            except TimeoutError:
+                hangs, note = True, None
+            status = status if note is None else Known(exit_status.from_raw(note.wait_status))
+        if isinstance(status, Known) or now_s >= deadline:
             return status
         await clock.sleep(_STEP_SECONDS)
 

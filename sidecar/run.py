@@ -17,7 +17,7 @@ from typing import Final
 
 from guard.kernel import identity
 from guard.kernel.reader import Reader
-from guard.model import Known, LifeId, Unknown
+from guard.model import Known, Unknown
 from sidecar import distribution, footprint
 from sidecar.begun import Begun, is_among
 from sidecar.board import Board, Event, OwnView
@@ -39,6 +39,7 @@ from sidecar.past import Past
 from sidecar.sample import Instant, ProbeOutcome, ProbeResult
 from sidecar.seeing import Seeing
 from sidecar.settings import Settings
+from sidecar.sight.seen import SeenProcess
 from sidecar.supervise import Degraded, Supervisor
 from sidecar.tick import Ticker
 from sidecar.verdict.values import EndEvidence
@@ -142,7 +143,7 @@ class Daemon:
         if hub.node.lxcfs:
             hub.degraded.set("node", "LXCFS stands in for /proc/meminfo: the node's memory is not seen")
         accounts = Accounts(
-            in_sight=lambda: {life.session for life in self._lives_in_sight()},
+            in_sight=self._sessions_in_sight,
             recorded=self._past.sessions,
             ended=self._orphan_ended,
             begun=self._begun_out_of_sight,
@@ -229,13 +230,15 @@ class Daemon:
         else:
             self._hub.journal.say(now, "", "degraded", f"{subject}: {words}", {"subject": subject})
 
-    def _lives_in_sight(self) -> set[LifeId]:
+    def _in_sight(self) -> list[SeenProcess]:
         readers = (watch.reader for watch in self.watches if watch.reader is not None)
-        seen = {process.seen.life for reader in readers for process in reader.processes}
-        return seen | self._endings.looked_into()
+        return [process.seen for reader in readers for process in reader.processes] + self._endings.looked_into()
+
+    def _sessions_in_sight(self) -> set[str]:
+        return {session for process in self._in_sight() for session in (process.life.session, *process.aliases)}
 
     def _begun_out_of_sight(self) -> list[Begun]:
-        in_sight = self._lives_in_sight()
+        in_sight = {process.life for process in self._in_sight()}
         return [one for one in self._past.begun if not is_among(one.life, in_sight)]
 
     def _orphan_ended(self, name: str | None, evidence: EndEvidence) -> None:

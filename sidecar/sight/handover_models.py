@@ -94,6 +94,7 @@ def _merge(known: SeenProcess, checked: Checked) -> None:
     A later guard's box replaces an earlier one: the process has called exec, and writes to the later box.
     """
     new = checked.process
+    known.aliases |= {known.life.session, new.life.session}
     if checked.hello.role is Role.GUARD:
         known.life, known.parent_session, known.command = new.life, new.parent_session, new.command
         if new.box is not None:

@@ -34,6 +34,7 @@ class SeenProcess:
     files: Mapping[str, KeptFile]
     box: KeptFile | None
     wait_status_from_runner: int | None = None  # raw wait(2) status, once the runner has sent it
+    aliases: set[str] = field(default_factory=set)  # other sessions that it goes by: its runner's, those before exec
 
 
 @dataclass(slots=True, kw_only=True)

@@ -18,11 +18,12 @@ from guard.kernel.reader import Reader
 from guard.model import Known, LifeId, OperationKind, Unknown
 from sidecar.begun import Begun
 from sidecar.board import Board, OwnView
-from sidecar.boxes import GRACE_SECONDS, Accounts, Boxes, Found, last_sign, scan, scan_notes
+from sidecar.boxes import GRACE_SECONDS, Accounts, Boxes, Found, last_sign, scan
 from sidecar.collect.kmsg import KernelLog
 from sidecar.collect.node import NodeReader
 from sidecar.hub import Hub
 from sidecar.journal import Journal
+from sidecar.leavings import scan_notes
 from sidecar.outputs.log import JsonLog
 from sidecar.outputs.recorder import Recorder
 from sidecar.settings import Settings

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
+from guard.box.end_note import EndNote
 from guard.model import Beat, BoxState, Known, LifeId, Unknown, Why
 from sidecar.ends import Latch, available_ratio, crash_of_engine, evidence, oom_kill_delta, pair, settle
 from sidecar.health.memory import Crash
@@ -69,18 +71,48 @@ def process(pidfd: int | None, told: int | None = None) -> SeenProcess:
     )
 
 
+async def no_note() -> None:
+    """Find no note of the end."""
+
+
+async def test_settle_takes_the_note_that_the_runner_left() -> None:
+    """Where nobody else tells, the note does, as soon as it is there."""
+    clock, looks = VirtualClock(), []
+    note = EndNote(life=LifeId("b", 1, 1, "s"), name="m", command="c", wait_status=9, at_wall_s=1.0, at_monotonic_s=1.0)
+
+    async def look() -> EndNote | None:
+        looks.append(clock.at_s)
+        return note if len(looks) == 3 else None
+
+    assert await settle(process(None), clock, look) == Known(WaitStatus(exit_code=None, signal=9))
+    assert len(looks) == 3
+
+
+async def test_settle_asks_a_volume_that_hangs_once() -> None:
+    """A look that never comes back holds up the verdict no longer than the wait itself."""
+    looks = []
+
+    async def look() -> EndNote | None:
+        looks.append(1)
+        await asyncio.Event().wait()
+        return None
+
+    assert isinstance(await settle(process(None), VirtualClock(), look), Unknown)
+    assert len(looks) == 1
+
+
 async def test_settle_takes_what_the_runner_tells() -> None:
     """A raw status from the runner is taken apart at once."""
     clock = VirtualClock()
-    assert await settle(process(None, told=3 << 8), clock) == Known(WaitStatus(exit_code=3, signal=None))
-    assert await settle(process(None, told=9 | 0x80), clock) == Known(WaitStatus(None, 9, core_dumped=True))
+    assert await settle(process(None, told=3 << 8), clock, no_note) == Known(WaitStatus(exit_code=3, signal=None))
+    assert await settle(process(None, told=9 | 0x80), clock, no_note) == Known(WaitStatus(None, 9, core_dumped=True))
     assert clock.slept == []
 
 
 async def test_settle_gives_up_in_time() -> None:
     """Who never tells costs three tenths of a second, and the reason is kept."""
     clock = VirtualClock()
-    found = await settle(process(None), clock)
+    found = await settle(process(None), clock, no_note)
     assert found == Unknown(Why.MISSING, "pidfd")
     assert 0.29 < sum(clock.slept) < 0.35
 
@@ -99,7 +131,7 @@ def reaped_pidfd() -> Iterator[int]:
 
 async def test_settle_asks_the_pidfd_of_a_real_child(reaped_pidfd: int) -> None:
     """A reaped child's pidfd still tells its exit code where the kernel keeps it (6.15), else says why not."""
-    found = await settle(process(reaped_pidfd), VirtualClock())
+    found = await settle(process(reaped_pidfd), VirtualClock(), no_note)
     if isinstance(found, Known):
         assert found.value == WaitStatus(exit_code=7, signal=None)
     else:
