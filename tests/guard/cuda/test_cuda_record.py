@@ -227,7 +227,7 @@ only_a_gibibyte()
 from guard.keeper import keeper
 from guard.cuda import record
 class Broken:
-    path, fd = "broken", 3
+    path, fd = os.path.join(os.environ["OOMGUARD_DIR"], "broken.box"), 3
     def __getattr__(self, name): raise LookupError("broken box")
 keeper.box = Broken()
 def broken(*_): raise LookupError("broken record")

@@ -146,6 +146,17 @@ void process_forget(void) {
     if (!process_path(path, sizeof path, "process")) unlink(path);
 }
 
+int process_uses(int card) {
+    static int since[MAX_CARDS]; /* the process in which it was seen, as a forked child uses nothing */
+    char path[512];
+    u64 bytes;
+    if (card < 0 || card >= MAX_CARDS) return 0;
+    if (since[card] == (int)getpid()) return 1;
+    if (process_path(path, sizeof path, "process") || !held(path, card, &bytes)) return 0;
+    since[card] = (int)getpid();
+    return 1;
+}
+
 /* How often this process has called each function of the script. */
 static u64 calls_before(const char *function) {
     static struct { char name[64]; u64 calls; } counted[64];

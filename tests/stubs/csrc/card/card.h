@@ -43,6 +43,8 @@ int card_holders(const cards *state, int card, holder *found, int most);
 /* Write down what this process holds of each card; `up` says which cards it uses at all. */
 void process_publish(const u64 *bytes, const int *up);
 void process_forget(void);
+/* Whether this process uses a card. Once it does it goes on until its end, so that costs no more than a look. */
+int process_uses(int card);
 
 /* The code that the script wants this call of this process to answer; 0 when it shall do its work. */
 int scripted_failure(const cards *state, const char *function);
