@@ -1,12 +1,14 @@
 """What the record keeps of one tick: a compact row on one clock, from which a cause can be read afterwards.
 
-Absent keys were unknown at that tick; no key is ever 0 for unknown. No limit is the word "unlimited".
+Absent keys were unknown at that tick; no key is ever 0 for unknown. No limit is the word "unlimited". A row is made at
+every tick and stored once a second: each key costs CPU and a share of the 64 MiB.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from guard.kernel.headroom import unreclaimable_bytes
 from guard.kernel.values import Psi
 from guard.model import Known, Limit, Reading, Unlimited
 from sidecar.health.values import Judgement
@@ -28,10 +30,13 @@ def row(sample: Sample, judgement: Judgement | None) -> dict[str, Json]:
     kept: dict[str, Json] = {
         "wall_s": round(sample.at.wall_s, 3),
         "monotonic_s": round(sample.at.monotonic_s, 3),
+        "sight": sample.sight.value,
         "levels": [_level(level) for level in sample.levels],
         "node": _node(sample.node),
         "processes": [_process(process) for process in sample.processes],
     }
+    if sample.hidden_ancestors:
+        kept["hidden_ancestors"] = True
     if isinstance(sample.gpu, Known):
         kept["gpus"] = [_gpu(card) for card in sample.gpu.value.cards]
     if judgement is not None:
@@ -43,6 +48,8 @@ def row(sample: Sample, judgement: Judgement | None) -> dict[str, Json]:
             "latency_seconds": round(probe.latency_seconds, 4),
             "outcome": probe.outcome.value,
         }
+    if sample.probe_in_flight_since is not None:
+        kept["probe_in_flight_since_monotonic_s"] = round(sample.probe_in_flight_since.monotonic_s, 3)
     works = in_flight(sample)
     if works:
         kept["operations"] = [
@@ -91,17 +98,29 @@ _STAT = (
 )
 
 
+_SAME = "same"  # as `events`: at a level without children, which the own level is nearly always
+
+
 def _level(level: LevelSample) -> Json:
     memory = level.memory
-    events: Json = dict(memory.events.value) if isinstance(memory.events, Known) else None
+    events = memory.events.value if isinstance(memory.events, Known) else None
+    local = memory.events_local.value if isinstance(memory.events_local, Known) else None
     control = memory.oom_control.value if isinstance(memory.oom_control, Known) else None
     return _known(
         name=level.name,
+        version=memory.version.value,
+        gone=level.gone or None,
         current=_number(memory.current_bytes),
+        peak=_number(memory.peak_bytes),
+        unreclaimable=_number(unreclaimable_bytes(memory)),
         max=_number(memory.max_bytes),
         high=_number(memory.high_bytes),
         swap_current=_number(memory.swap_current_bytes),
-        events=events,
+        swap_max=_number(memory.swap_max_bytes),
+        memsw_current=_number(memory.memsw_current_bytes),
+        memsw_max=_number(memory.memsw_limit_bytes),
+        events=None if events is None else dict(events),
+        events_local=None if local is None else _SAME if local == events else dict(local),
         failcnt=_number(memory.failcnt),
         oom_kill=control.oom_kill if control else None,
         stat=_table(memory.stat, _STAT) or None,
@@ -139,14 +158,18 @@ def _text(reading: Reading[str]) -> Json:
     return reading.value if isinstance(reading, Known) else None
 
 
-_MEMINFO = ("MemAvailable", "MemFree", "SwapFree")
+_MEMINFO = ("MemTotal", "MemAvailable", "MemFree", "SwapFree")
 
 
 def _node(node: NodeSample) -> Json:
     return {
         **_table(node.meminfo, _MEMINFO),
         **_table(node.vmstat, ("oom_kill",)),
-        **_known(memory_psi=_psi(node.memory_pressure), io_psi=_psi(node.io_pressure)),
+        **_known(
+            memory_psi=_psi(node.memory_pressure),
+            io_psi=_psi(node.io_pressure),
+            cpu_psi=_psi(node.cpu_pressure),
+        ),
     }
 
 

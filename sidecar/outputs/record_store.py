@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import zlib
 from collections import deque
@@ -15,6 +16,7 @@ from typing import Final
 import msgspec
 
 from guard.model import LifeId
+from sidecar import distribution
 from sidecar.board import Event, Incident, kept
 from sidecar.outputs.record_file import SCHEMA_VERSION
 from sidecar.outputs.shape import clean, encode, incident_document, incident_from, iso, plain
@@ -239,8 +241,16 @@ def keep_counts(connection: sqlite3.Connection, ends: Mapping[str, Mapping[str, 
 
 
 def note_start(connection: sqlite3.Connection, boot_id: str, wall_s: float) -> None:
-    """Say in the record itself what wrote it last: for people who look with the `sqlite3` command."""
-    facts = {"schema": str(SCHEMA_VERSION), "boot_id": boot_id, "opened": iso(wall_s)}
+    """Say in the record itself what wrote it last and where: it may be read elsewhere."""
+    system = os.uname()
+    facts = {
+        "schema": str(SCHEMA_VERSION),
+        "boot_id": boot_id,
+        "opened": iso(wall_s),
+        "release": distribution.release() or "checkout",
+        "kernel": system.release,
+        "machine": system.machine,
+    }
     with transaction(connection):
         connection.executemany("INSERT OR REPLACE INTO meta (key, value) VALUES (?,?)", facts.items())
 
