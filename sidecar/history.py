@@ -136,16 +136,17 @@ class History:
     points: tuple[Point, ...]
 
     @classmethod
-    def start(cls, sample: Sample) -> History:
+    def start(cls, sample: Sample, point: Point | None = None) -> History:
         """Begin with the first sample of a model."""
-        return cls(sample, None, (_point(sample, None),))
+        return cls(sample, None, (point or _point(sample, None),))
 
-    def append(self, sample: Sample) -> History:
-        """Give the history one tick later; too old points fall off."""
+    def append(self, sample: Sample, point: Point | None = None) -> History:
+        """Give the history one tick later; too old points fall off. `point` is the sample's, where one was made."""
         now = sample.at.monotonic_s
         kept = self.points[: bisect_left(self.points, now, key=_monotonic)]
         first = max(0, bisect_right(kept, now - KEEP_SECONDS, key=_monotonic) - 1)
-        point = _point(sample, kept[-1] if kept else None)
+        if point is None:
+            point = _point(sample, kept[-1] if kept else None)
         return History(sample, self.latest if kept else None, (*kept[first:], point))
 
     def first(self, seconds: float) -> int:

@@ -33,7 +33,7 @@ from sidecar.endings import Endings
 from sidecar.health.evidence import gather
 from sidecar.health.judge import judge
 from sidecar.health.values import Judgement
-from sidecar.history import History
+from sidecar.history import History, Point
 from sidecar.hub import Hub
 from sidecar.journal import Scalar
 from sidecar.sample import NO_GPU, GpuSample, Instant, NodeSample, Sample, SightKind
@@ -144,14 +144,15 @@ class Ticker:
             text = "answers again, from a process that was not handed over"
             hub.journal.say(hub.clock.now(), watch.name, "sight_changed", text)
         sample = self._sample(watch, node, full=True)
-        watch.history = _grown(watch.history, sample)
+        close_history = _grown(watch.close_history, sample)
+        watch.history = _grown(watch.history, sample, close_history.points[-1])
         watch.memory, judgement = judge(watch.memory, gather(watch.history), hub.settings.health)
         self._say_state(watch, judgement)
         self._say_answers(watch, sample.at)
         watch.room_bytes = None if watch.reader is None else watch.reader.glance()
         others = tuple(answer for detect in _OTHERS for answer in detect(watch.history))
         watch.judgement = judgement
-        pause = self._close(watch, sample, others)
+        pause = self._close(watch, close_history, others)
         hub.recorder.put_judge(watch.name, watch.memory)
         hub.degraded.clear(f"model {watch.name}")
         return pause
@@ -161,7 +162,8 @@ class Ticker:
         room = None if watch.reader is None else watch.reader.glance()
         if room is None or not self._shrank(watch, room):
             return watch.pause_seconds
-        return self._close(watch, self._sample(watch, node, full=False), watch.other_answers)
+        sample = self._sample(watch, node, full=False)
+        return self._close(watch, _grown(watch.close_history, sample), watch.other_answers)
 
     @staticmethod
     def _shrank(watch: Watch, room: int) -> bool:
@@ -170,9 +172,9 @@ class Ticker:
         watch.room_bytes = room if shrank else before
         return shrank
 
-    def _close(self, watch: Watch, sample: Sample, others: tuple[Answer, ...]) -> float:
+    def _close(self, watch: Watch, history: History, others: tuple[Answer, ...]) -> float:
         """Do what every tick does, lean or full."""
-        watch.close_history = history = _grown(watch.close_history, sample)
+        watch.close_history, sample = history, history.latest
         close = tuple(answer for detect in _CLOSE for answer in detect(history))
         self._say_findings(watch, sample.at, (*close, *others))
         watch.close_answers, watch.other_answers = close, others
@@ -273,8 +275,8 @@ class Ticker:
         return statm if isinstance(statm, Unknown) else Known(statm.value.resident_pages * _PAGE_BYTES)
 
 
-def _grown(history: History | None, sample: Sample) -> History:
-    return History.start(sample) if history is None else history.append(sample)
+def _grown(history: History | None, sample: Sample, point: Point | None = None) -> History:
+    return History.start(sample, point) if history is None else history.append(sample, point)
 
 
 def _view(watch: Watch, *, history: bool) -> ModelView:

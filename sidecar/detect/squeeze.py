@@ -110,22 +110,23 @@ def _worst(signs: list[_Sign], missing: tuple[Unknown, ...]) -> Squeeze:
     )
 
 
+_MEMORY: Final = (Signal.MEMORY_SOME_US, Signal.MEMORY_FULL_US)
+_IO: Final = (Signal.IO_SOME_US, Signal.IO_FULL_US)
+
+
 def _stalls(history: History, level: LevelId, *, thrashing_disk: bool) -> tuple[tuple[_Sign, ...], tuple[Unknown, ...]]:
     """Give the signs in the pressure files, and what of memory.pressure cannot be read."""
     signs: list[_Sign] = []
     blind: tuple[Unknown, ...] = ()
     for window in WINDOWS:
-        for some, full, counts in (
-            (Signal.MEMORY_SOME_US, Signal.MEMORY_FULL_US, True),
-            (Signal.IO_SOME_US, Signal.IO_FULL_US, thrashing_disk),
-        ):
+        for some, full in (_MEMORY, _IO) if thrashing_disk else (_MEMORY,):
             found = _share(history, level, some, window.seconds)
             if isinstance(found, Unknown):
                 blind = (found,) if some is Signal.MEMORY_SOME_US else blind
-            elif counts and found.value >= window.reclaim_some:
+            elif found.value >= window.reclaim_some:
                 signs.append(_sign(Pressure.RECLAIM, some, found.value, window))
             stalled = _share(history, level, full, window.seconds)
-            if counts and isinstance(stalled, Known) and stalled.value >= window.thrash_full:
+            if isinstance(stalled, Known) and stalled.value >= window.thrash_full:
                 signs.append(_sign(Pressure.THRASH, full, stalled.value, window))
     return tuple(signs), blind
 
