@@ -136,6 +136,8 @@ class InputParser:
         )
 
     def _judge(self, line: Line) -> None:
+        if self._status.part:
+            line = replace(line, part=self._status.part)
         kind = kind_of(line)
         if kind is not None:
             self._formats.setdefault(kind, line.number)

@@ -27,7 +27,8 @@ _KILLING: Final = (
     EndClass.DELETION,
     EndClass.EXTERNAL_KILL,
 )
-_KEY_KINDS: Final = ("container:", "pod:", "unit:", "name:")
+_KEY_KINDS: Final = ("container:", "pod:", "unit:", "name:", "object:")
+_PART: Final = "part:"
 _ABRT, _BUS, _KILL, _TERM = 6, 7, 9, 15
 _BROKEN: Final = (*ALLOCATION, EndClass.DEVICE_RESET, EndClass.APPLICATION_EXIT)
 _BY_SIGNAL: Final = {
@@ -53,8 +54,8 @@ def joins(group: list[Sign], sign: Sign) -> bool:
 
 
 def _differ(one: Sign, other: Sign) -> bool:
-    """Tell whether two signs name different containers, pods or units."""
-    for kind in _KEY_KINDS:
+    """Tell whether two signs name different containers, pods or units, or stand in different objects of one list."""
+    for kind in (*_KEY_KINDS, *([_PART] if one.file == other.file else [])):
         mine = {key for key in one.keys if key.startswith(kind)}
         theirs = {key for key in other.keys if key.startswith(kind)}
         if mine and theirs and not mine & theirs:
@@ -63,7 +64,7 @@ def _differ(one: Sign, other: Sign) -> bool:
 
 
 def _near(one: Sign, other: Sign) -> bool:
-    if one.keys & other.keys and one.file != other.file:
+    if one.file != other.file and any(not key.startswith(_PART) for key in one.keys & other.keys):
         return _apart(one, other) in (None, 0.0) or (_apart(one, other) or 0.0) <= HORIZON_SECONDS
     apart = _apart(one, other)
     if apart is not None:
@@ -81,8 +82,10 @@ def _same_cause(one: Sign, other: Sign) -> bool:
         return bool(other.fields.get("no_killable_processes")) and not other.pids
     if one.end_class in ALLOCATION and other.end_class in ALLOCATION:
         return _same_allocation(one, other)
-    if one.subject == other.subject:
+    if one.subject == other.subject or (one.end_class is other.end_class and _one_unit(one, other)):
         return _same_subject(one, other)
+    if "GPU driver" in (one.source, other.source) and one.end_class is other.end_class:
+        return one.source != other.source  # the driver and a program tell of one fault
     kernel = "kernel" in (one.subject, other.subject)
     if (
         kernel
@@ -91,6 +94,10 @@ def _same_cause(one: Sign, other: Sign) -> bool:
     ):
         return bool(one.pids & other.pids)
     return one.end_class in _OOM and other.end_class in _OOM and one.source != other.source
+
+
+def _one_unit(one: Sign, other: Sign) -> bool:
+    return any(key.startswith("unit:") for key in one.keys & other.keys)
 
 
 def _same_subject(one: Sign, other: Sign) -> bool:
@@ -119,6 +126,8 @@ def _follows(cause: Sign, later: Sign) -> bool:
         fallen = (EndClass.HEALTH_CHECK, EndClass.APPLICATION_EXIT)
         gpu = cause.end_class is EndClass.DEVICE_RESET and later.end_class is EndClass.GPU_ALLOCATION_FAILURE
         return later.end_class in fallen or gpu
+    if cause.end_class is EndClass.EVICTION:
+        return later.end_class is EndClass.DELETION  # its containers are told to stop
     return cause.subject == "ambiguous" and later.end_class in ALLOCATION
 
 

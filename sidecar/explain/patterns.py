@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from sidecar.explain.values import Field, Line, Role, Sign, seen
+from sidecar.explain.values import Field, Line, Role, Sign, part_keys, seen
 from sidecar.explain.words import WordIndex
 from sidecar.verdict.values import Confidence, EndClass
 
@@ -72,7 +72,7 @@ class Window:
             subject=self.pattern.subject,
             summary=summary,
             stamp=self.first.stamp,
-            keys=frozenset(str(one) for one in keys) if isinstance(keys, list) else frozenset(),
+            keys=part_keys(self.first.part) | frozenset(map(str, keys) if isinstance(keys, list) else ()),
             pids=frozenset(one for one in pids if isinstance(one, int)) if isinstance(pids, list) else frozenset(),
             fields=fields,
             evidence=(seen(quote(self.first.text), self.first.file, self.first.number),),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from sidecar.explain.patterns import quote
-from sidecar.explain.values import Field, Line, Role, Sign, seen
+from sidecar.explain.values import Field, Line, Role, Sign, part_keys, seen
 from sidecar.verdict.values import Confidence, EndClass
 
 _FAILED: Final = re.compile(r"\b(Liveness|Readiness|Startup) probe (?:failed|errored)(?:: ?(.{0,1000}))?")
@@ -128,10 +128,10 @@ class ProbeParser:
             confidence=Confidence.HIGH,
             subject="probe",
             summary=f"the kubelet killed container {container} because its {kind} probe failed"
-            + ("" if probe is None else f" {probe.count} times")
+            + ("" if probe is None else f" {_times(probe.count)}")
             + ("" if _kind_of(detail) is None else f" ({_kind_of(detail)})"),
             stamp=line.stamp,
-            keys=frozenset({f"name:{container}"}),
+            keys=part_keys(line.part) | _keys(container, line.whole),
             fields=fields,
             evidence=tuple(evidence),
             missing=("whether the kill was carried out: an event is intent; the container's last state tells",),
@@ -177,7 +177,7 @@ def _context(probe: _Probe) -> Sign:
         line=line.number,
         end_class=EndClass.HEALTH_CHECK,
         subject="probe",
-        summary=f"the {probe.kind} probe failed {probe.count} times, with no kill for it",
+        summary=f"the {probe.kind} probe failed {_times(probe.count)}, with no kill for it",
         stamp=line.stamp,
         fields={
             "probe": probe.kind,
@@ -188,6 +188,15 @@ def _context(probe: _Probe) -> Sign:
         },
         evidence=(seen(quote(line.text), line.file, line.number),),
     )
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def _keys(container: str, text: str) -> frozenset[str]:
+    pod = _OBJECT.search(text)
+    return frozenset({f"name:{container}", *([f"object:{pod[1]}"] if pod else [])})
 
 
 def _kind_of(detail: str | None) -> str | None:

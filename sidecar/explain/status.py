@@ -8,11 +8,11 @@ Fragments are as good as whole documents, and quotes around keys may be missing.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from sidecar.explain.status_words import SEVERAL_LINES, Block, sign_of
-from sidecar.explain.values import Line, Sign
+from sidecar.explain.values import Line, Sign, part_keys
 
 _PAIR: Final = re.compile(r"""^(\s*)(?:- )?["']?([A-Za-z][\w .-]{0,60}?)["']?\s*[:=](.*)$""")
 _TRIM: Final = " \t,"
@@ -27,6 +27,8 @@ _POD_ROW: Final = re.compile(r"^\S{1,253}\s+\d{1,3}/\d{1,3}\s+([A-Z]\w{2,40})\s+
 _LONGEST: Final = 400  # lines of one block
 _PATIENCE: Final = 16  # lines behind a block that may name its container or its limits
 _NAMES: Final = ("name", "id", "restartcount", "image", "memory", "oomscoreadj", "containerid", "podname", "uid")
+_DELETION: Final = ("deletiontimestamp", "deletiongraceperiodseconds")
+_TERMINATING: Final = "Terminating"  # what `kubectl describe` says of a pod with a deletionTimestamp
 
 
 @dataclass(slots=True)
@@ -52,6 +54,9 @@ class StatusParser:
     """Finds blocks of states and gives a sign for each that tells an end."""
 
     def __init__(self) -> None:
+        self.part = 0
+        """Which object of a list is being read, from 1; 0 where nothing says that one has begun."""
+        self._signs: list[Sign] = []
         self._open: list[_Open] = []
         self._done: list[Block] = []
         self._around = _Around()
@@ -75,6 +80,8 @@ class StatusParser:
                 self._around.seen.setdefault("restartcount", row[2])
             return used
         key, value = _key(found[2]), found[3].strip(_TRIM).strip("\"'")
+        if self._begins_object(key, value, line.whole):
+            self._next_object()
         if key in _HEADS and not self._inside_state(key):
             self._begin(found[2], value, line, found.start(2))
             return True
@@ -88,14 +95,37 @@ class StatusParser:
 
     def finish(self) -> list[Sign]:
         """Give the signs of every block that tells an end."""
+        self._conclude()
+        signs, self._signs = self._signs, []
+        return signs
+
+    def _conclude(self) -> None:
+        """Judge the blocks of the object that was read last."""
         for one in self._open:
             self._done.append(one.block)
         self._open = []
         if self._around.loose is not None and "exitcode" in self._around.loose.pairs:
             self._done.append(self._around.loose)
-        signs = [sign for block in _inner(self._done) if (sign := sign_of(block, self._around.seen)) is not None]
+        for block in _inner(self._done):
+            sign = sign_of(block, self._around.seen)
+            if sign is not None:
+                self._signs.append(replace(sign, keys=sign.keys | part_keys(self.part)))
         self._done = []
-        return signs
+
+    def _next_object(self) -> None:
+        """Begin anew where a list of pods or containers goes on to its next one."""
+        self._conclude()
+        self._around, self._behind = _Around(), _PATIENCE
+        self.part += 1
+
+    def _begins_object(self, key: str, value: str, text: str) -> bool:
+        """Tell the first lines of a Kubernetes object, an inspected container, and a described pod."""
+        if any(one.braces is not None for one in self._open):
+            return False
+        if key == "metadata":
+            return value in ("", "{")
+        again = key in self._around.seen
+        return again and ((key == "id" and value != "") or (key == "name" and text.startswith("Name:  ")))
 
     def _inside_state(self, key: str) -> bool:
         """A "terminated:" below "lastState:" is the same block."""
@@ -152,6 +182,10 @@ class StatusParser:
         around = self._around
         if not value and indent > 0 and key not in ("limits", "requests", "environment", "mounts", "ports"):
             around.container = key if around.container is None or indent <= 4 else around.container  # noqa: PLR2004
+        if key in _DELETION and value:
+            around.seen.setdefault(key, value)
+        if key == "status" and value.startswith(_TERMINATING):
+            around.seen.setdefault("deletiontimestamp", "")
         if key in _NAMES and value:
             around.seen.setdefault(key, value)
             if key == "name":

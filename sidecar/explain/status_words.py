@@ -21,6 +21,7 @@ _FLAG_LOST: Final = (datetime(2015, 11, 1, tzinfo=UTC), datetime(2016, 4, 13, tz
 SEVERAL_LINES: Final = "(several lines)"
 """Stands for a folded value: the end of the server's log, put there where it wrote no message of its own."""
 _KILLED: Final = 137
+_WHO_DELETED: Final = ("who deleted the pod: audit log, rollout status, events of its owner",)
 _FEW_RESTARTS: Final = 2
 _INVENTED: Final = ("containerstatusunknown",)
 _ORDERLY: Final = ("completed",)
@@ -52,6 +53,11 @@ def sign_of(block: Block, around: Mapping[str, str]) -> Sign | None:
     started, finished = _time(block, "started", "startedat"), _time(block, "finished", "finishedat")
     fields = _fields(block, around, (started, finished))
     end_class, confidence, summary, missing = _judge(fields, _repeated(block, around), finished)
+    if end_class in (EndClass.UNKNOWN, EndClass.EXTERNAL_KILL) and _deleted(block, around, finished):
+        end_class, confidence, missing = EndClass.DELETION, Confidence.HIGH, _WHO_DELETED
+        summary = "the pod was being deleted, and its container told to stop" + (
+            "; it did not within its grace period, and was killed" if code == _KILLED else ""
+        )
     if end_class is None:
         return None
     evidence = [seen(_said(fields), block.file, block.where.get("exitcode", block.line))]
@@ -74,6 +80,15 @@ def sign_of(block: Block, around: Mapping[str, str]) -> Sign | None:
         evidence=tuple(evidence),
         missing=missing,
     )
+
+
+def _deleted(block: Block, around: Mapping[str, str], finished: Stamp | None) -> bool:
+    """Tell whether the end came after somebody asked for the deletion: its time is the request's plus the grace."""
+    if "deletiontimestamp" not in around or block.head == "Last State":
+        return False
+    due = time_of(around["deletiontimestamp"])
+    grace = _number(around.get("deletiongraceperiodseconds")) or 0
+    return due is None or finished is None or finished.seconds >= due.seconds - grace - 1
 
 
 def _runs(block: Block) -> bool:
@@ -200,8 +215,11 @@ def _limit(text: str | None) -> int | None:
 
 
 def _time(block: Block, *names: str) -> Stamp | None:
+    return time_of(next((block.pairs[name] for name in names if name in block.pairs), ""))
+
+
+def time_of(text: str) -> Stamp | None:
     """Read a time as RFC 3339 or RFC 1123 (`kubectl describe`). The zero time is none."""
-    text = next((block.pairs[name] for name in names if name in block.pairs), "")
     try:
         found = re.match(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(\.\d{1,9})?\d*\s?(Z|[+-]\d\d:?\d\d)?", text)
         if re.search(r"\b0001\b", text[:20]):

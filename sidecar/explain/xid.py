@@ -10,6 +10,7 @@ from typing import Final
 from sidecar.explain.patterns import quote
 from sidecar.explain.values import Field, Line, Role, Sign, seen
 from sidecar.verdict.values import Confidence, EndClass
+from sidecar.verdict.xids import CONSEQUENCES, MEANINGS
 
 CASCADE_SECONDS: Final = 120.0
 """Xids of one card this soon after one another are one incident."""
@@ -26,48 +27,14 @@ _LOST: Final = re.compile(
     r"|amdgpu.{0,60}device lost"
 )
 _PCI: Final = re.compile(
-    r"\b([0-9a-fA-F]{3,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-9a-fA-F])?)(?![0-9a-fA-F]|:[0-9a-fA-F])"
+    r"(?:\b|(?<=GPU))([0-9a-fA-F]{3,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-9a-fA-F])?)(?![0-9a-fA-F]|:[0-9a-fA-F])"
 )
 _PCI_ID: Final = re.compile(r"PCI ID: ([0-9a-fA-F]{4}:[0-9a-fA-F]{4})")
 _UUID: Final = re.compile(r"\b(GPU-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})")
 _ERROR: Final = re.compile(r"(RmInitAdapter failed! \([0-9a-fA-Fx:]{3,40}\))")
 _MINOR: Final = re.compile(r"bearing minor number (\d{1,4})")
 
-_APPLICATION: Final = EndClass.APPLICATION_EXIT
 _DEVICE: Final = EndClass.DEVICE_RESET
-MEANINGS: Final[dict[int, tuple[EndClass, str]]] = {
-    8: (_APPLICATION, "a GPU program ran longer than its time limit"),
-    13: (_APPLICATION, "a GPU program did something illegal (graphics engine exception)"),
-    31: (_APPLICATION, "a GPU program used an address that is not mapped (MMU fault)"),
-    32: (_APPLICATION, "the stream of commands to the GPU was corrupt"),
-    38: (_DEVICE, "the firmware of the driver met an error"),
-    43: (_APPLICATION, "a GPU program was stopped after a fault of its own"),
-    45: (_APPLICATION, "channels were torn down after another error or a kill: a consequence"),
-    46: (_DEVICE, "the GPU stopped processing"),
-    48: (_DEVICE, "uncorrectable memory error (double bit ECC)"),
-    61: (_DEVICE, "internal micro-controller breakpoint or halt"),
-    62: (_DEVICE, "internal micro-controller halt"),
-    63: (_DEVICE, "a row or page of GPU memory was retired or remapped"),
-    64: (_DEVICE, "a row or page of GPU memory could not be retired"),
-    68: (_APPLICATION, "exception of the video processor"),
-    69: (_APPLICATION, "exception of the graphics engine class"),
-    74: (_DEVICE, "NVLink error"),
-    79: (_DEVICE, "the GPU has fallen off the bus"),
-    92: (_DEVICE, "many correctable memory errors"),
-    94: (_APPLICATION, "memory error contained to one program"),
-    95: (_DEVICE, "memory error that could not be contained"),
-    109: (_APPLICATION, "the GPU could not switch contexts in time"),
-    110: (_DEVICE, "a security fault of the GPU"),
-    119: (_DEVICE, "the GPU's system processor (GSP) did not answer"),
-    120: (_DEVICE, "the GPU's system processor (GSP) met an error"),
-    122: (_DEVICE, "the information ROM could not be written"),
-    136: (_DEVICE, "the link to the GPU failed"),
-    140: (_DEVICE, "uncorrectable memory error"),
-    143: (_DEVICE, "the GPU could not be initialised"),
-    149: (_DEVICE, "NVLink error"),
-    154: (_DEVICE, "the driver says that the GPU needs a reset or a restart of the node"),
-}
-_CONSEQUENCES: Final = (45, 43, 154)
 _LOST_XID: Final = 79
 
 
@@ -144,6 +111,7 @@ class XidParser:
         texts = " ".join(one.text for one in (*(event.line for event in events), *self._tail))
         meaning = MEANINGS.get(root or 0, (_DEVICE, "the driver reports an error of the card"))[1]
         pci = next((one.pci for one in events if one.pci), None)
+        card = "a GPU" if pci is None else f"GPU {pci}"
         return Sign(
             role=Role.CAUSE,
             source="GPU driver",
@@ -152,9 +120,9 @@ class XidParser:
             end_class=end_class,
             confidence=_confidence(events, root),
             subject=f"xid {_short(pci or '')}",
-            summary=f"GPU {pci or ''}: {meaning} (Xid {root})"
+            summary=f"{card}: {meaning} (Xid {root})"
             if root is not None
-            else f"the GPU {pci or ''} was lost: the driver cannot reach it",
+            else f"{card} was lost: the driver cannot reach it",
             stamp=first.line.stamp,
             pids=frozenset(one.pid for one in events if one.pid is not None),
             fields={**_fields(events, xids, root, texts), "pci": pci, "gpu_uuid": self._uuids.get(_short(pci or ""))},
@@ -196,14 +164,14 @@ def _root(xids: list[int]) -> int | None:
 
     def grave(code: int) -> int:
         end_class = MEANINGS.get(code, (_DEVICE, ""))[0]
-        return 2 if code in _CONSEQUENCES else 0 if end_class is _DEVICE else 1
+        return 2 if code in CONSEQUENCES else 0 if end_class is _DEVICE else 1
 
     return min(xids, key=grave, default=None)
 
 
 def _confidence(events: list[_Event], root: int | None) -> Confidence:
     if root is not None:
-        return Confidence.HIGH if root in MEANINGS and root not in _CONSEQUENCES else Confidence.MEDIUM
+        return Confidence.HIGH if root in MEANINGS and root not in CONSEQUENCES else Confidence.MEDIUM
     return (
         Confidence.HIGH
         if any("fallen off" in one.line.text or "lost" in one.line.text for one in events)

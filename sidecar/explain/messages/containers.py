@@ -18,6 +18,15 @@ _ATTRIBUTES: Final = re.compile(
 )
 
 
+_POD: Final = re.compile(r"\bpods?/([a-z0-9][\w.-]{0,252})")
+
+
+def _pod(text: str) -> list[str]:
+    """Name the pod of a row of `kubectl get events`."""
+    found = _POD.search(text)
+    return [] if found is None else [f"object:{found[1]}"]
+
+
 def _attribute(text: str, ending: str) -> str | None:
     return next((value for name, value in _ATTRIBUTES.findall(text) if name.endswith(ending)), None)
 
@@ -48,7 +57,7 @@ def _task_oom(text: str, _found: re.Match[str]) -> dict[str, Field]:
     }
 
 
-def _eviction(text: str, _found: re.Match[str]) -> dict[str, Field]:
+def _eviction(text: str, found: re.Match[str]) -> dict[str, Field]:
     resource = re.search(r"low on resource: ([\w.-]{1,64})", text)
     name = None if resource is None else resource[1].rstrip(".")
     using = re.search(rf"[Cc]ontainer (\S{{1,253}}) was using ({ONE})", text)
@@ -65,6 +74,7 @@ def _eviction(text: str, _found: re.Match[str]) -> dict[str, Field]:
         "request_bytes": None if request is None else _quantity(request[1]),
         "threshold_bytes": None if threshold is None else _quantity(threshold[1]),
         "available_bytes": None if available is None else _quantity(available[1]),
+        "keys": [*_pod(found.string)],
     }
 
 
@@ -82,7 +92,7 @@ def _system_oom(_text: str, found: re.Match[str]) -> dict[str, Field]:
 
 
 def _stopping(_text: str, found: re.Match[str]) -> dict[str, Field]:
-    return {"container": found[1]}
+    return {"container": found[1], "keys": [*_pod(found.string)]}
 
 
 def _row(subject: str, words: tuple[str, ...], start: str, summary: str, **more: object) -> Pattern:
