@@ -5,32 +5,30 @@ from __future__ import annotations
 import signal
 from typing import Final
 
-from guard.model import Known, Unknown
+from guard.model import Failure, Known, Unknown
 from sidecar.sample import Instant
 from sidecar.units import human_seconds
 from sidecar.verdict.draft import Draft
-from sidecar.verdict.facts import Facts, signal_name
+from sidecar.verdict.facts import KILLED, SENT, TERMINATED, Facts, memory_class, signal_name
 from sidecar.verdict.values import Confidence, EndClass, Statement
-from sidecar.verdict.words import in_flight_words, process_words, status_words
-
-_SENT: Final = (
-    *(signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP),
-    *(signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2),
+from sidecar.verdict.words import (
+    failure_statement,
+    failure_statements,
+    in_flight_words,
+    process_words,
+    status_statements,
+    status_words,
 )
-"""Signals that come from outside; all others come from what the process itself did."""
-_TERMINATED: Final = 128 + signal.SIGTERM  # what a shell or a server reports of itself
-_KILLED: Final = 128 + signal.SIGKILL
-_STOPPED_CODES: Final = (0, _TERMINATED, _KILLED)
-_PROBE_STOPS: Final = (signal.SIGTERM, signal.SIGKILL, signal.SIGINT)
+
+_CAUGHT_SECONDS: Final = 2.0
+"""From a failure that a server catches to its `os._exit`: it logs a trace, and ends without unwinding."""
 
 
 def health_check(facts: Facts) -> Draft | None:
     """Blame the liveness probe: as many failures answered as a supervisor allows, then it was made to stop."""
     failures, threshold = facts.evidence.liveness_failures_answered, facts.evidence.liveness_threshold
-    told = facts.sigterm_seconds is not None or facts.signal == signal.SIGTERM or facts.exit_code == _TERMINATED
-    unseen = facts.signal is None and facts.exit_code is None
-    stopped = told or unseen or facts.signal in _PROBE_STOPS or facts.exit_code in _STOPPED_CODES
-    if failures < threshold or not stopped:
+    told = facts.is_told_to_stop
+    if failures < threshold or not facts.was_stopped:
         return None
     answered = facts.evidence.liveness_failing
     confidence = Confidence.HIGH if told else Confidence.LOW if facts.exit_code == 0 else Confidence.MEDIUM
@@ -60,37 +58,38 @@ def _answers(failures: int, threshold: int, answered: tuple[Instant, Instant] | 
 
 
 def allocation_failure(facts: Facts) -> Draft | None:
-    """Blame an allocation that failed for good shortly before the end: on the GPU, the host, or in shared memory."""
-    end_class = facts.failure_class
-    if facts.failure is None or end_class is None or facts.signal in _SENT:
+    """Blame an allocation that failed shortly before the end: on the GPU, the host, or in shared memory.
+
+    One that was caught is blamed only where the process exited right after it, without unwinding.
+    """
+    failure = facts.failure if memory_class(facts.failure) is not None else _decisive(facts)
+    end_class = memory_class(failure)
+    if failure is None or end_class is None or facts.signal in SENT:
         return None
-    confidence = Confidence.HIGH if facts.exit_code else Confidence.MEDIUM
+    confidence = Confidence.HIGH if facts.exit_code and failure.fatal else Confidence.MEDIUM
     return Draft(
         end_class=end_class,
         confidence=confidence,
-        summary=f"{process_words(facts)} ended {status_words(facts)} after {facts.failure.exception}: "
-        f"{facts.failure.message}{in_flight_words(facts.in_flight)}",
-        statements=_failure(facts),
+        summary=f"{process_words(facts)} ended {status_words(facts)} after {failure.exception}: "
+        f"{failure.message}{in_flight_words(facts.in_flight)}",
+        statements=(*status_statements(facts), failure_statement(facts, failure)),
     )
 
 
-def crash_signal(facts: Facts) -> Draft | None:
-    """Blame the process itself: a signal that the kernel sends for what it did."""
-    if facts.signal is None or facts.signal in _SENT:
+def _decisive(facts: Facts) -> Failure | None:
+    """Give a caught failure that the process ended itself for: an exit code of failure at once, and no orderly exit."""
+    box, caught = facts.evidence.box, facts.caught
+    orderly = isinstance(box, Known) and box.value.exit_mark is not None
+    if caught is None or orderly or facts.was_stopped or facts.exit_code is None or facts.failure is not None:
         return None
-    return Draft(
-        end_class=EndClass.CRASH_SIGNAL,
-        confidence=Confidence.HIGH,
-        summary=f"{process_words(facts)} crashed with {signal_name(facts.signal)}{in_flight_words(facts.in_flight)}",
-        statements=(*_status(facts), *_failure(facts)),
-    )
+    return caught if facts.evidence.ended.monotonic_s - caught.at_monotonic_s <= _CAUGHT_SECONDS else None
 
 
 def external_kill(facts: Facts) -> Draft | None:
     """Blame somebody outside: a signal, or a SIGTERM that the server obeyed. SIGKILL needs counters that say no OOM."""
     if facts.signal is None:
         return _obeyed(facts)
-    if facts.signal not in _SENT:
+    if facts.signal not in SENT:
         return None
     confidence: Confidence | None = Confidence.HIGH
     if facts.signal == signal.SIGKILL:
@@ -102,7 +101,7 @@ def external_kill(facts: Facts) -> Draft | None:
         confidence=confidence,
         summary=f"{process_words(facts)} was ended by {signal_name(facts.signal)} from outside, not by the kernel for "
         f"want of memory{in_flight_words(facts.in_flight)}",
-        statements=(*_status(facts), *_sigterm(facts), *_quiet_counters(facts)),
+        statements=(*status_statements(facts), *_sigterm(facts), *_quiet_counters(facts)),
     )
 
 
@@ -117,10 +116,10 @@ def application_exit(facts: Facts) -> Draft | None:
     if code is None and mark is None:
         how = "in a way that could not be observed"
     why = "" if facts.failure is None else f" after {facts.failure.exception}: {facts.failure.message}"
-    note = " (its own exit code, not a signal)" if code == _KILLED else ""
+    note = " (its own exit code, not a signal)" if code == KILLED else ""
     if code != 0 and facts.counted:
         note += ", after the kernel had killed another process in its cgroup for memory"
-    statements = (*_status(facts), *_failure(facts))
+    statements = (*status_statements(facts), *failure_statements(facts))
     if mark is not None:
         orderly = Statement(supports=True, text="the interpreter reached its orderly exit", source="black box")
         statements = (*statements, orderly)
@@ -139,20 +138,20 @@ def unknown(facts: Facts) -> Draft:
         confidence=Confidence.LOW,
         summary=f"{process_words(facts)} ended {status_words(facts)}; the evidence does not say why"
         f"{in_flight_words(facts.in_flight)}",
-        statements=(*_status(facts), *_failure(facts)),
+        statements=(*status_statements(facts), *failure_statements(facts)),
     )
 
 
 def _obeyed(facts: Facts) -> Draft | None:
     if facts.sigterm_seconds is None:
         return None
-    confidence = Confidence.HIGH if facts.exit_code in (0, _TERMINATED) else Confidence.MEDIUM
+    confidence = Confidence.HIGH if facts.exit_code in (0, TERMINATED) else Confidence.MEDIUM
     return Draft(
         end_class=EndClass.EXTERNAL_KILL,
         confidence=confidence,
         summary=f"{process_words(facts)} was told to stop by SIGTERM and ended {status_words(facts)} "
         f"{human_seconds(facts.sigterm_seconds)} later{in_flight_words(facts.in_flight)}",
-        statements=(*_status(facts), *_sigterm(facts)),
+        statements=(*status_statements(facts), *_sigterm(facts)),
     )
 
 
@@ -165,20 +164,6 @@ def _not_oom(facts: Facts) -> Confidence | None:
     if facts.kills.value.delta and not facts.spared:
         return None
     return Confidence.HIGH if quiet_node else Confidence.MEDIUM
-
-
-def _status(facts: Facts) -> tuple[Statement, ...]:
-    if facts.signal is None and facts.exit_code is None:
-        return ()
-    return (Statement(supports=True, text=f"it ended {status_words(facts)}", source="wait status"),)
-
-
-def _failure(facts: Facts) -> tuple[Statement, ...]:
-    if facts.failure is None:
-        return ()
-    ago = facts.evidence.ended.monotonic_s - facts.failure.at_monotonic_s
-    text = f"{facts.failure.exception} {human_seconds(max(0.0, ago))} before the end: {facts.failure.message}"
-    return (Statement(supports=True, text=text, source="black box"),)
 
 
 def _sigterm(facts: Facts) -> tuple[Statement, ...]:

@@ -6,7 +6,8 @@ import signal
 from dataclasses import dataclass
 from typing import Final
 
-from guard.model import Failure, Known, Operation, Reading, Unknown, Why
+from guard.box.faults import NativeFault
+from guard.model import BoxState, Failure, Known, Operation, Reading, Unknown, Why
 from sidecar.verdict.kernel_report.assemble import parse
 from sidecar.verdict.kernel_report.values import OomReport
 from sidecar.verdict.owner import Change, kills
@@ -21,6 +22,19 @@ BEGAN_SECONDS: Final = 0.02
 FATAL_BEFORE_SECONDS: Final = 60.0
 """From an uncaught failure to the end of a server that shuts down in an orderly way."""
 
+CODE_OF_A_SIGNAL: Final = 128
+"""Shells and container runtimes report a signal n as exit code 128 + n."""
+TERMINATED: Final = CODE_OF_A_SIGNAL + signal.SIGTERM
+KILLED: Final = CODE_OF_A_SIGNAL + signal.SIGKILL
+SENT: Final = (
+    *(signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP),
+    *(signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2),
+)
+"""Signals that come from outside; all others come from what the process itself did."""
+_STOPS: Final = (signal.SIGTERM, signal.SIGKILL, signal.SIGINT)
+_STOPPED_CODES: Final = (0, TERMINATED, KILLED)
+_LAST_SIGNAL: Final = 64
+
 _FAILURE_CLASS: Final = {  # guard/recognise.py names the kinds
     "cuda_out_of_memory": EndClass.GPU_ALLOCATION_FAILURE,
     "device_out_of_memory": EndClass.GPU_ALLOCATION_FAILURE,
@@ -34,15 +48,19 @@ _FAILURE_CLASS: Final = {  # guard/recognise.py names the kinds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """The digest. Exactly one of `exit_code` and `signal` is set where the wait status is known."""
+    """The digest. Exactly one of `exit_code` and `signal` is set where it is known how it ended."""
 
     evidence: EndEvidence
     exit_code: int | None
     signal: int | None
+    status_source: str | None  # the supervisor that told how it ended; None: the wait status did, or nobody
+    inferred: bool  # the signal was read out of an exit code 128 + n of a supervisor: either may be meant
     kills: Reading[Change]  # OOM kills counted at the model's own level
     report: OomReport | None  # the kernel's report of a kill in this life: of this process, or else of its group
     spared: bool  # the log names the victim of every kill there was, and it was not this process
     failure: Failure | None  # the last fatal one shortly before the end
+    caught: Failure | None  # the last one about memory shortly before the end that was not fatal
+    fault: NativeFault | None  # the trace of a native fault that fits the way it ended
     sigterm_seconds: float | None  # from the SIGTERM that the guard noted to the end
     in_flight: Operation | None
 
@@ -52,26 +70,46 @@ class Facts:
         return self.kills.value.delta if isinstance(self.kills, Known) else 0
 
     @property
-    def failure_class(self) -> EndClass | None:
-        """The class that the fatal failure stands for, if it is one about memory."""
-        return None if self.failure is None else _FAILURE_CLASS.get(self.failure.kind)
+    def is_unseen(self) -> bool:
+        """Whether nobody knows how it ended."""
+        return self.signal is None and self.exit_code is None
+
+    @property
+    def is_told_to_stop(self) -> bool:
+        """Whether it ended by SIGTERM, or noted one before."""
+        return self.sigterm_seconds is not None or self.signal == signal.SIGTERM or self.exit_code == TERMINATED
+
+    @property
+    def was_stopped(self) -> bool:
+        """Whether it ended in a way that a supervisor's stop may end in; an end that nobody saw may."""
+        code_fits = self.exit_code in _STOPPED_CODES
+        return self.is_told_to_stop or self.is_unseen or self.signal in _STOPS or code_fits
+
+
+def memory_class(failure: Failure | None) -> EndClass | None:
+    """Give the class that a failure stands for, if it is one about memory."""
+    return None if failure is None else _FAILURE_CLASS.get(failure.kind)
 
 
 def digest(evidence: EndEvidence) -> Facts:
     """Digest the evidence of one end."""
-    status = evidence.wait_status.value if isinstance(evidence.wait_status, Known) else None
+    exit_code, ended_by, source = _status(evidence)
     box = evidence.box.value if isinstance(evidence.box, Known) else None
     no_level = Unknown(Why.HIDDEN, "the model's cgroup")
     counted = kills(evidence.levels[0]) if evidence.levels else no_level
     report, spared = _report(evidence, counted)
     return Facts(
         evidence=evidence,
-        exit_code=None if status is None else status.exit_code,
-        signal=None if status is None else status.signal,
+        exit_code=exit_code,
+        signal=ended_by,
+        status_source=source,
+        inferred=source is not None and ended_by is not None,
         kills=counted,
         report=report,
         spared=spared,
-        failure=None if box is None else _fatal(box.failures, evidence),
+        failure=None if box is None else _last(box.failures, evidence, fatal=True),
+        caught=None if box is None else _caught(box, evidence),
+        fault=_fault(evidence, exit_code, ended_by),
         sigterm_seconds=None
         if box is None or box.sigterm_wall_s is None
         else max(0.0, evidence.ended.wall_s - box.sigterm_wall_s),
@@ -115,11 +153,40 @@ def _is_of_group(report: OomReport, evidence: EndEvidence) -> bool:
     return bool(own) and (report.task_memcg or "").endswith(own)
 
 
-def _fatal(failures: tuple[Failure, ...], evidence: EndEvidence) -> Failure | None:
-    """Pick the last fatal failure shortly before the end. What was caught and survived is never blamed."""
+def _status(evidence: EndEvidence) -> tuple[int | None, int | None, str | None]:
+    """Give exit code, signal, and who told them where that was a supervisor: it is believed where nobody else knows."""
+    if isinstance(evidence.wait_status, Known):
+        return evidence.wait_status.value.exit_code, evidence.wait_status.value.signal, None
+    for told in evidence.supervisor:
+        if told.signal is not None:
+            return None, told.signal, told.source
+        if told.exit_code is not None:
+            number = told.exit_code - CODE_OF_A_SIGNAL
+            by_signal = 0 < number <= _LAST_SIGNAL
+            return (None, number, told.source) if by_signal else (told.exit_code, None, told.source)
+    return None, None, None
+
+
+def _last(failures: tuple[Failure, ...], evidence: EndEvidence, *, fatal: bool) -> Failure | None:
+    """Pick the last failure of a kind shortly before the end."""
     end = evidence.ended.monotonic_s
-    recent = [one for one in failures if one.fatal and -1.0 <= end - one.at_monotonic_s <= FATAL_BEFORE_SECONDS]
+    recent = [
+        one for one in failures if one.fatal is fatal and -1.0 <= end - one.at_monotonic_s <= FATAL_BEFORE_SECONDS
+    ]
     return max(recent, key=lambda one: one.at_monotonic_s, default=None)
+
+
+def _caught(box: BoxState, evidence: EndEvidence) -> Failure | None:
+    return _last(tuple(one for one in box.failures if memory_class(one) is not None), evidence, fatal=False)
+
+
+def _fault(evidence: EndEvidence, exit_code: int | None, ended_by: int | None) -> NativeFault | None:
+    """Give the trace if the process may have died of it: runtimes that handle a SIGSEGV leave one as well."""
+    if isinstance(evidence.fault, Unknown) or exit_code is not None:
+        return None
+    fault = evidence.fault.value
+    named = fault.signal is not None and (ended_by is None or fault.signal == signal_name(ended_by))
+    return fault if named or ended_by == signal.SIGABRT else None
 
 
 def _in_flight(operations: tuple[Operation, ...]) -> Operation | None:

@@ -6,10 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
+from typing import Final
 
+from guard.box.faults import NativeFault
 from guard.kernel.values import KmsgRecord
-from guard.model import BoxState, LifeId, Reading
+from guard.model import BoxState, LifeId, Reading, Unknown, Why
 from sidecar.sample import Instant, LevelSample
+from sidecar.verdict.supervisor_values import SupervisorEnd
+
+NOT_LOOKED_FOR: Final = Unknown(Why.NOT_SAMPLED, "trace of a native fault")
 
 
 class EndClass(StrEnum):
@@ -57,6 +62,15 @@ class LevelsBefore:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GpuEvent:
+    """What happened to a GPU that this sidecar sees. `code` is the Xid, None where the card was lost."""
+
+    at: Instant
+    gpu: int
+    code: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EndEvidence:
     """Everything known about the end of one process, on one clock. Unknown parts lower the confidence."""
 
@@ -77,6 +91,9 @@ class EndEvidence:
     liveness_failing: tuple[Instant, Instant] | None = None  # first and last of them; None: nobody asked, an estimate
     liveness_threshold: int = 3  # failures in a row after which a supervisor kills; Kubernetes' default
     seen: bool = True  # false: counters alone tell of it, and which process of the model it was is not known
+    fault: Reading[NativeFault] = NOT_LOOKED_FOR
+    gpu: tuple[GpuEvent, ...] = ()  # around the end
+    supervisor: tuple[SupervisorEnd, ...] = ()  # what supervisors say of this end
 
 
 @dataclass(frozen=True, slots=True)

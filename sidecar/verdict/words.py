@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from guard.model import Operation, Unknown
-from sidecar.units import human_bytes, human_share
+from guard.model import Failure, Operation, Unknown, Why
+from sidecar.units import human_bytes, human_seconds, human_share
 from sidecar.verdict.facts import Facts, signal_name
 from sidecar.verdict.owner import Owner, limit_and_held
 from sidecar.verdict.values import EndClass, LevelsBefore, Statement
@@ -25,6 +25,28 @@ def status_words(facts: Facts) -> str:
     if facts.signal is not None:
         return f"by {signal_name(facts.signal)}"
     return "in a way that could not be observed" if facts.exit_code is None else f"with exit code {facts.exit_code}"
+
+
+def status_statements(facts: Facts) -> tuple[Statement, ...]:
+    """Say how it ended, and who said so."""
+    if facts.is_unseen:
+        return ()
+    source = facts.status_source or "wait status"
+    return (Statement(supports=True, text=f"it ended {status_words(facts)}", source=source),)
+
+
+def failure_statements(facts: Facts) -> tuple[Statement, ...]:
+    """Name the fatal failure before the end, and one about memory that was caught."""
+    said = (facts.failure, facts.caught)
+    return tuple(failure_statement(facts, one) for one in said if one is not None)
+
+
+def failure_statement(facts: Facts, failure: Failure) -> Statement:
+    """Name one failure before the end."""
+    ago = human_seconds(max(0.0, facts.evidence.ended.monotonic_s - failure.at_monotonic_s))
+    how = "" if failure.fatal else " was caught"
+    text = f"{failure.exception}{how} {ago} before the end: {failure.message}"
+    return Statement(supports=True, text=text, source="black box")
 
 
 def survivors_words(facts: Facts) -> str:
@@ -54,7 +76,8 @@ def in_flight_words(operation: Operation | None) -> str:
 
 def fields(facts: Facts, owner: Owner | None) -> dict[str, Field]:
     """Give the numbers; None where they are not known."""
-    operation, failure, report = facts.in_flight, facts.failure, facts.report
+    operation, failure, report, fault = facts.in_flight, facts.failure, facts.report, facts.fault
+    told = facts.evidence.supervisor
     pair = facts.evidence.levels[0] if facts.evidence.levels else None
     if owner is not None and owner.level is not None:
         pair = owner.level
@@ -71,6 +94,11 @@ def fields(facts: Facts, owner: Owner | None) -> dict[str, Field]:
         "failure_kind": None if failure is None else failure.kind,
         "failure_exception": None if failure is None else failure.exception,
         "failure_message": None if failure is None else failure.message,
+        "caught_exception": None if facts.caught is None else facts.caught.exception,
+        "native_error": None if fault is None else fault.error,
+        "crash_stack": None if fault is None or not fault.stack else " < ".join(reversed(fault.stack)),
+        "supervisor_reason": next((one.reason for one in told if one.reason is not None), None),
+        "restart_count": next((one.restart_count for one in told if one.restart_count is not None), None),
         "liveness_failures": facts.evidence.liveness_failures_answered,
         "others_alive": facts.evidence.others_alive,
         "in_flight_label": None if operation is None else operation.label,
@@ -138,13 +166,47 @@ def next_steps(end_class: EndClass, facts: Facts, owner: Owner | None) -> tuple[
             "look at the stack in the server's log (PYTHONFAULTHANDLER=1 prints one), or take a core dump",
         ),
         EndClass.APPLICATION_EXIT: ("look at the last lines of the server's log",),
+        EndClass.USERSPACE_OOM: (
+            "give the host more memory, or have the killer spare the server (earlyoom --avoid, ManagedOOMPreference=)",
+        ),
+        EndClass.EVICTION: (
+            "set the memory request to what the pod needs: pods above their request are evicted first",
+        ),
+        EndClass.DELETION: ("see who stopped or replaced it: rollout history, events of the owner, the audit log",),
+        EndClass.DEVICE_RESET: (
+            "take the card out of service and reset it (nvidia-smi -r) or restart the node; if it recurs, replace it",
+        ),
         EndClass.EXTERNAL_KILL: (
             "look for who sent the signal: events of the pod, docker events, the journal of the node",
         ),
     }
     if end_class is EndClass.APPLICATION_EXIT and facts.exit_code != 0 and facts.counted:
         return ("look at the memory limit first: a process in its cgroup was killed before", *steps[end_class])
-    return steps.get(end_class, ("see what is missing; the exit status and the kernel log would decide",))
+    if end_class is EndClass.UNKNOWN:
+        return _deciders(facts)
+    return (*_what_a_trace_says(facts), *steps[end_class])
+
+
+def _what_a_trace_says(facts: Facts) -> tuple[str, ...]:
+    return () if facts.fault is None or not facts.fault.do else (facts.fault.do,)
+
+
+def _deciders(facts: Facts) -> tuple[str, ...]:
+    """Name what would have decided, for the next time."""
+    evidence, steps = facts.evidence, []
+    if facts.is_unseen:
+        steps.append("how it ended would decide: start the server under `oomguard run`, which notes its exact status")
+        if isinstance(evidence.wait_status, Unknown) and evidence.wait_status.why is Why.HIDDEN:
+            steps.append("or share the PID namespace (shareProcessNamespace), as it ended in one that is not seen here")
+        if not evidence.supervisor:
+            steps.append(
+                "or let the sidecar ask the supervisor: the Kubernetes API, a Docker or Podman socket, systemd"
+            )
+    if isinstance(facts.kills, Unknown) or isinstance(evidence.kmsg, Unknown):
+        steps.append("an OOM kill would show in the kernel log of the node (journalctl -k, dmesg -T) at that moment")
+    if isinstance(evidence.box, Unknown):
+        steps.append("the guard's black box would say what it was doing: start it under `oomguard run`, or install it")
+    return tuple(steps) or ("see the server's own log and the node's journal at that moment",)
 
 
 def _raise_limit(owner: Owner | None) -> tuple[str, ...]:

@@ -189,7 +189,9 @@ def test_a_fatal_allocation_failure(kind: str, end_class: EndClass) -> None:
     assert found.fields["failure_kind"] == kind
 
 
-@pytest.mark.parametrize("one", [failure("cuda_out_of_memory", fatal=False), failure("memory_error", ago=3600.0)])
+@pytest.mark.parametrize(
+    "one", [failure("cuda_out_of_memory", fatal=False, ago=9.0), failure("memory_error", ago=3600.0)]
+)
 def test_what_was_survived_is_not_blamed(one: Failure) -> None:
     """A failure that was caught, or an hour ago, has nothing to do with a later exit."""
     found = verdict(wait_status=ended(3), box=box(failures=(one,)))
