@@ -108,8 +108,11 @@ class _Marked:
         """End the mark; an exception of the work passes."""
         slot, self._slot = self._slot, None
         if slot is not None:
-            with fence(self._kind):
+            try:
                 slot.finish()
+            except Exception as error:
+                if not swallowed(self._kind, error):
+                    raise
 
     def _open(self) -> None:
         self._slot = keeper.begin(

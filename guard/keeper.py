@@ -16,7 +16,7 @@ import os
 import time
 
 from guard.admission import requests
-from guard.fence import fence
+from guard.fence import fence, swallowed
 from guard.place import NAME_VARIABLE, model_name, own_command
 
 TYPE_CHECKING = False
@@ -78,8 +78,8 @@ class Keeper:
         self.exit_status: int | None = None
         self.relief: Relief | None = None
         self.watch: PressureWatch | None = None
-        self.loaded_files: dict[str, None] = {}
-        """Checkpoints that were loaded, in order and bounded: what relief may drop from the page cache."""
+        self.loaded_files: dict[str, str] = {}
+        """Checkpoints that were loaded, as the host named them, and absolute; bounded. Relief may drop them from the cache."""
 
     def arm(self) -> None:
         """Take a session and wait. The process that `oomguard run` started takes the one its runner reports.
@@ -189,15 +189,19 @@ class Keeper:
             box = self.wake() if self.waiting else None
             if box is None:
                 return None
-        with fence("begin"):
-            from guard.model import OperationKind
+        try:
+            if file is not None and kind == "load":
+                self._remember(file)
+            return box.begin(kind, label, file=file, bytes_expected=bytes_expected, at_most_seconds=at_most_seconds)
+        except Exception as error:
+            if not swallowed("begin", error):
+                raise
+            return None
 
-            if kind == "load" and file is not None and len(self.loaded_files) < _MOST_FILES:
-                self.loaded_files[os.path.abspath(file)] = None  # noqa: PTH100 - no path object of a host's name
-            return box.begin(
-                OperationKind(kind), label, file=file, bytes_expected=bytes_expected, at_most_seconds=at_most_seconds
-            )
-        return None
+    def _remember(self, file: str) -> None:
+        """Keep that a file was loaded, and where it lies now: the working directory may change."""
+        if file not in self.loaded_files and len(self.loaded_files) < _MOST_FILES:
+            self.loaded_files[file] = os.path.abspath(file)  # noqa: PTH100 - no path object of a host's name
 
     def caught(self, exc: BaseException, kind: str, *, fatal: bool, thread: str) -> None:
         """Record an exception that a hook saw. Memory failures and fatal ones also leave the process as text."""

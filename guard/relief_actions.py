@@ -81,7 +81,7 @@ def page_cache(_notice: Pressure) -> str | None:
         return "nothing is on a GPU"
     if keeper.working:
         return "work is in flight"
-    dropped = [path for path in tuple(keeper.loaded_files) if _drop(path)]
+    dropped = [path for path in tuple(keeper.loaded_files.values()) if _drop(path)]
     return None if dropped else "no weight files"
 
 

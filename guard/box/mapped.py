@@ -40,22 +40,21 @@ class BoxError(OSError):
 class Cell:
     """One cell of a mapped box and the sequence it published last."""
 
-    __slots__ = ("_cells", "_index", "_word", "sequence")
+    __slots__ = ("_buffers", "_word", "sequence")
 
     def __init__(self, cells: layout.Cells, index: int) -> None:
-        self._cells = cells
-        self._index = index
+        self._buffers = tuple(cells.buffer(index, sequence) for sequence in range(cells.copies))
         self._word = cells.cell(index) // layout.WORD.size
         self.sequence = 0
 
     def store(self, view: mmap.mmap, words: memoryview, payload: bytes) -> None:
         """Fill the buffer that is not published, then publish it with one aligned 8-byte store."""
-        cells = self._cells
+        buffers = self._buffers
         sequence = self.sequence + 1
-        if cells.copies == 1:
+        if len(buffers) == 1:
             words[self._word] = 0  # the only buffer: nothing is published while it changes
         raw = layout.encode_buffer(sequence, payload)
-        at = cells.buffer(self._index, sequence)
+        at = buffers[sequence % len(buffers)]
         view[at : at + len(raw)] = raw
         words[self._word] = sequence
         self.sequence = sequence

@@ -23,7 +23,7 @@ from guard.box import format as layout
 from guard.box import texts
 from guard.box.mapped import BoxError, Cell, MappedBox, create
 from guard.box.texts import BoxAbout
-from guard.model import Failure, LifeId, Operation, OperationKind
+from guard.model import Failure, LifeId, OperationKind
 
 __all__ = ["BoxAbout", "BoxError", "BoxWriter", "OperationSlot"]
 
@@ -34,24 +34,25 @@ _MOST: Final = 2**63 - 1
 class OperationSlot:
     """One operation in flight. Calls after `finish`, or after the box was closed, do nothing."""
 
-    __slots__ = ("_box", "_bytes_done", "_cell", "_fixed", "_head", "_item", "_tail")
+    __slots__ = ("_born", "_bounds", "_box", "_bytes_done", "_cell", "_fixed", "_head", "_item")
 
-    def __init__(self, box: BoxWriter, cell: Cell | None, operation: Operation, number: int) -> None:
-        label = layout.fit_head(operation.label, layout.LABEL_ROOM)
-        file = layout.fit_tail(operation.file or "", layout.FILE_ROOM)
-        thread = layout.fit_head(operation.thread, layout.THREAD_ROOM)
+    def __init__(self, box: BoxWriter, code: int, texts: tuple[bytes, bytes, bytes], bounds: tuple[int, int]) -> None:
+        label, file, thread = texts
         self._box = box
-        self._cell = cell  # None: every slot was taken, or finished
+        self._cell: Cell | None = None  # every slot was taken, or it is finished
         self._fixed = label + file + thread
         self._item = b""
         self._bytes_done = layout.NONE
-        self._head = (layout.KIND_CODES[operation.kind], len(label), len(file), len(thread))
-        self._tail = (
-            number,
-            int(operation.started_monotonic_s * 1e9),
-            _count(operation.bytes_expected),
-            _milliseconds(operation.at_most_seconds),
-        )
+        self._head = (code, len(label), len(file), len(thread))
+        self._bounds = bounds  # bytes expected, milliseconds
+        self._born = (0, 0)  # number, when
+
+    def start(self, cell: Cell | None, number: int) -> None:
+        """Publish it in a cell. Whoever calls holds the lock of the box."""
+        self._cell = cell
+        now = time.monotonic_ns()
+        self._born = (number, now)
+        self._store(0, now)
 
     def progress(self, item: str | None = None, bytes_done: int | None = None) -> None:
         """Say what is in flight and how many bytes are done since the beginning; None keeps what was said before."""
@@ -60,28 +61,29 @@ class OperationSlot:
                 self._item = layout.fit_tail(item, layout.ITEM_ROOM)
             if bytes_done is not None:
                 self._bytes_done = _count(bytes_done)
-            self._store(0)
+            self._store(0, time.monotonic_ns())
 
     def finish(self) -> None:
         """Mark it done. It stays readable until its slot is needed again."""
         with self._box.lock:
-            self._store(1)
+            self._store(1, time.monotonic_ns())
             cell, self._cell = self._cell, None
             if cell is not None:
                 self._box.free.append(cell)
 
-    def _store(self, done: int) -> None:
+    def _store(self, done: int, now_ns: int) -> None:
         """Publish the record as it is now."""
-        if self._cell is None:
+        cell = self._cell
+        if cell is None:
             return
         kind, label, file, thread = self._head
-        number, started, expected, bound = self._tail
+        number, started = self._born
+        expected, bound = self._bounds
         item = self._item
         head = layout.OPERATION.pack(
-            kind, done, label, file, thread, len(item),
-            number, started, time.monotonic_ns(), self._bytes_done, expected, bound,
-        )  # fmt: skip
-        self._box.mapped.store(self._cell, head + self._fixed + item)
+            kind, done, label, file, thread, len(item), number, started, now_ns, self._bytes_done, expected, bound
+        )
+        self._box.mapped.store(cell, head + self._fixed + item)
 
 
 class BoxWriter:
@@ -126,7 +128,7 @@ class BoxWriter:
 
     def begin(
         self,
-        kind: OperationKind,
+        kind: str,
         label: str,
         *,
         file: str | None = None,
@@ -135,24 +137,22 @@ class BoxWriter:
     ) -> OperationSlot:
         """Open a slot for an operation of this thread. Nested and parallel operations get slots of their own.
 
-        With all 32 slots in flight the operation goes unrecorded: the box never grows.
+        With all 32 slots in flight the operation goes unrecorded: the box never grows. `kind` is an `OperationKind`,
+        or its value.
         """
-        now = time.monotonic()
-        operation = Operation(
-            kind=kind,
-            label=label,
-            file=file,
-            bytes_expected=bytes_expected,
-            started_monotonic_s=now,
-            updated_monotonic_s=now,
-            at_most_seconds=at_most_seconds,
-            thread=threading.current_thread().name,
+        slot = OperationSlot(
+            self,
+            layout.KIND_CODES[OperationKind(kind)],
+            (
+                layout.fit_head(label, layout.LABEL_ROOM),
+                layout.fit_tail(file, layout.FILE_ROOM) if file else b"",
+                layout.fit_head(threading.current_thread().name, layout.THREAD_ROOM),
+            ),
+            (_count(bytes_expected), _milliseconds(at_most_seconds)),
         )
         with self.lock:
             self._operations += 1
-            cell = self.free.popleft() if self.free else None
-            slot = OperationSlot(self, cell, operation, self._operations)
-            slot.progress()
+            slot.start(self.free.popleft() if self.free else None, self._operations)
         return slot
 
     def beat(self, name: str, n: int = 1) -> None:

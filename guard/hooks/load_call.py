@@ -6,6 +6,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from guard.hooks.load_sizes import sizes
 from guard.hooks.loads_in_flight import Load, Part, Work, absolute, begin, completed, enclosing
 from guard.hooks.patching import Finishable, Patches, marked
 
@@ -37,11 +38,9 @@ def begin_call(
         if path != outer.path:
             outer.turn(work.label, 0, path)
         return Part(outer)
-    found = _footprint(path)
-    if found is None:
-        return begin(keeper, replace(work, path=path))
-    need = None if surely is None else surely(found)
-    return begin(keeper, replace(work, path=path, expected=found.tensor_bytes, surely=need))
+    found, expected = sizes(path)
+    need = None if surely is None or found is None else surely(found)
+    return begin(keeper, replace(work, path=path, expected=expected, surely=need))
 
 
 def argument(args: Args, kwargs: Kwargs, position: int, name: str) -> Any:  # noqa: ANN401 - whatever the host gives
@@ -62,14 +61,3 @@ def wrap_classmethod(keeper: Keeper, patches: Patches, owner: Any, name: str, be
     """Wrap a class method; `begin_one` gets the class as its first argument."""
     original = vars(owner)[name]
     patches.set(owner, name, classmethod(marked(keeper, original.__func__, name, begin_one, completed)))
-
-
-def _footprint(path: str | None) -> Footprint | None:
-    if path is None:
-        return None
-    from guard.footprint import FootprintError, footprint
-
-    try:
-        return footprint(path)
-    except FootprintError:  # the call itself will say what is wrong with it
-        return None

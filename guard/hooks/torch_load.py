@@ -11,6 +11,7 @@ import io
 import sys
 from typing import TYPE_CHECKING, Any
 
+from guard.hooks.load_sizes import sizes
 from guard.hooks.loads_in_flight import Load, Part, Work, absolute, begin, completed, enclosing
 from guard.hooks.patching import Finishable, Patches, marked
 
@@ -59,19 +60,14 @@ def _begin(
     if path is None:
         size = source.getbuffer().nbytes if isinstance(source, io.BytesIO) else None
         return begin(keeper, Work(label="torch.load(BytesIO)" if size else _LABEL, expected=size))
-    from guard.footprint import FootprintError, footprint
-
-    try:
-        found = footprint(path)
-    except FootprintError:  # the call itself will say what is wrong with it
-        return begin(keeper, Work(label=_LABEL, path=path))
+    found, expected = sizes(path)
     place = kwargs.get("map_location", args[1] if len(args) > 1 else None)
     label = _LABEL
     if kwargs.get("mmap") or (kwargs.get("mmap") is None and _maps_by_default()):
         label = "torch.load(mmap=True)"
-    elif found.files[0].on_device if place is None else str(place) != "cpu":
+    elif str(place) != "cpu" if place is not None else found is not None and found.files[0].on_device:
         label = "torch.load(map_location=device)"
-    return begin(keeper, Work(label=label, path=path, expected=found.tensor_bytes))
+    return begin(keeper, Work(label=label, path=path, expected=expected))
 
 
 def _maps_by_default() -> bool:
