@@ -42,7 +42,8 @@ def _child(code: str) -> None:
     try:
         _say(str(os.getpid()))
         _hear()
-        exec(code, {"checkpoints": checkpoints, "begin": lambda: _say("begun")})
+        names = {"checkpoints": checkpoints, "begin": lambda: _say("begun")}
+        exec(code, names)  # what it loaded stays until somebody has looked
         _say("done")
         _hear()
         status = 0
