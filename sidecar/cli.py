@@ -1,4 +1,4 @@
-"""The commands of the sidecar: `sidecar` (the daemon), `doctor`, `settings`, `explain`.
+"""The commands of the sidecar: `sidecar` (the daemon) and those that people run beside it.
 
 Imports are late: each needs its own part.
 
@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NoReturn
 
 from sidecar.explain import command as explain_command
+from sidecar.export import command as export_command
 from sidecar.settings import Settings
 from sidecar.settings_load import SettingsError, documentation, keys, load
 
@@ -72,6 +73,7 @@ def _parser(docs: Mapping[str, str]) -> argparse.ArgumentParser:
     settings.add_argument("file", metavar="FILE")
     settings.set_defaults(act=_check_settings)
     explain_command.add_arguments(commands.add_parser("explain", help=explain_command.HELP))
+    export_command.add_arguments(commands.add_parser("export", allow_abbrev=False, help=export_command.HELP))
     return parser
 
 

@@ -4,7 +4,8 @@ Rules
     * Nothing at the path is changed, and no file is made beside a living record: a -shm or -wal of another user would
       keep the sidecar from its own record.
     * A page of rows is one short transaction. A reader that held one for as long as a slow pipe takes would keep the
-      sidecar's write-ahead log growing on a volume that may be memory. So rows that are deleted meanwhile are left out.
+      sidecar's write-ahead log growing on a volume that may be memory. So rows that are deleted meanwhile are left out;
+      rows that come after the first look at a table are as well, so that a second pass sees nothing new.
     * The content is not trusted: anyone in the pod may have written it. Rows that are not in our shape are left out and
       counted (`RecordReader.skipped`), and no size that is stored is believed.
 
@@ -37,9 +38,12 @@ from sidecar.outputs.record_store import series_lines
 RECORD_NAME: Final = "record.sqlite"
 JsonObject: TypeAlias = Mapping[str, Any]
 
-_TABLES: Final = frozenset(("meta", "samples", "events", "incidents"))
+_CLOCKED: Final = ("samples", "events")
+_TABLES: Final = frozenset((*_CLOCKED, "meta", "incidents", "counters"))
+_COUNTED: Final = "SELECT model, sum(count) FROM counters GROUP BY model"
 _PAGE: Final = 200
 """Rows of one transaction: about half a megabyte of samples."""
+_INCIDENT: Final = "id, model, wall_s, document, last_sample, series"
 _BUSY_SECONDS: Final = 10.0
 _READ_ONLY_SHM: Final = "mode=ro&readonly_shm=1"
 
@@ -94,6 +98,24 @@ class IncidentRow:
         return tuple(row for line in lines if (row := _object(line)) is not None)
 
 
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Which rows: of one model or of all, within [since, until]; None bounds nothing."""
+
+    model: str | None
+    since_wall_s: float | None
+    until_wall_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Boot:
+    """A boot of the node: when its first row was written, and what its monotonic clock is behind the wall clock."""
+
+    id: str
+    first_wall_s: float
+    offset_s: float
+
+
 class RecordReader:
     """An open record. Every method raises `RecordError` where the file fails while it is read."""
 
@@ -102,6 +124,7 @@ class RecordReader:
         self.skipped = 0
         """Rows that were left out so far, as they are not in our shape."""
         self._connection = connection
+        self._last: dict[str, int] = {}
 
     def __enter__(self) -> Self:
         """Give the reader itself."""
@@ -132,8 +155,7 @@ class RecordReader:
         """Ends, newest first. `model` None: of all models."""
         found = []
         for row in self._rows(
-            "SELECT id, model, wall_s, document, last_sample, series FROM incidents "
-            "WHERE ? IS NULL OR model = ? ORDER BY n DESC LIMIT ?",
+            f"SELECT {_INCIDENT} FROM incidents WHERE ? IS NULL OR model = ? ORDER BY n DESC LIMIT ?",  # noqa: S608 - constants
             (model, model, -1 if limit is None else limit),
         ):
             if (incident := _incident(row)) is not None:
@@ -148,8 +170,7 @@ class RecordReader:
         fitting = [found for found in ids if found == prefix] or [found for found in ids if found.startswith(prefix)]
         if len(fitting) != 1:
             raise RecordError(_which(prefix, fitting or ids, several=bool(fitting)))
-        columns = "id, model, wall_s, document, last_sample, series"
-        rows = self._rows(f"SELECT {columns} FROM incidents WHERE id = ?", (fitting[0],))  # noqa: S608 - constants
+        rows = self._rows(f"SELECT {_INCIDENT} FROM incidents WHERE id = ?", (fitting[0],))  # noqa: S608 - constants
         found = _incident(rows[0]) if rows else None
         if found is None:
             raise RecordError(f"incident {fitting[0]} in {self.path} is gone or not in the shape of this release")
@@ -160,7 +181,7 @@ class RecordReader:
     ) -> Iterator[SampleRow]:
         """Samples within [since, until], oldest first as written. Few are in memory at once."""
         columns = "model, wall_s, monotonic_s, boot_id, row"
-        for values in self._pages("samples", columns, (model, since_wall_s, until_wall_s)):
+        for values in self._pages("samples", columns, Span(model, since_wall_s, until_wall_s)):
             row = _object(values[-1])
             if row is None or not _is_clock(*values[1:3]):
                 self.skipped += 1
@@ -173,7 +194,7 @@ class RecordReader:
     ) -> Iterator[EventRow]:
         """Events within [since, until], oldest first as written. Few are in memory at once."""
         columns = "id, model, wall_s, monotonic_s, boot_id, kind, text, fields"
-        for values in self._pages("events", columns, (model, since_wall_s, until_wall_s)):
+        for values in self._pages("events", columns, Span(model, since_wall_s, until_wall_s)):
             number, name, wall_s, monotonic_s, boot_id, kind, text, stored = values
             fields = _object(stored)
             if fields is None or not isinstance(number, int) or not _is_clock(wall_s, monotonic_s):
@@ -196,19 +217,50 @@ class RecordReader:
         """Events within [since, until], oldest first, all at once."""
         return tuple(self.each_event(model, since_wall_s, until_wall_s))
 
-    def _pages(
-        self, table: str, columns: str, wanted: tuple[str | None, float | None, float | None]
-    ) -> Iterator[tuple[Any, ...]]:
+    def each_incident(self, model: str | None = None, *, series: bool = False) -> Iterator[IncidentRow]:
+        """Ends, oldest first; their series only if asked for, one at a time. Few are in memory at once."""
+        columns = f"id, model, wall_s, document, last_sample, {'series' if series else 'NULL'}"
+        for values in self._pages("incidents", columns, Span(model, None, None), page=1 if series else _PAGE):
+            if (incident := _incident(values)) is not None:
+                yield incident
+            else:
+                self.skipped += 1
+
+    def ends(self) -> Mapping[str, int]:
+        """Ends of each model that were ever counted, also of incidents that the record no longer holds."""
+        return {str(model): int(count) for model, count in self._rows(_COUNTED)}
+
+    def boots(self) -> tuple[Boot, ...]:
+        """Every boot that an event or sample is of, in the order of writing: a wall clock may be wrong after a boot."""
+        found: dict[str, Boot] = {}
+        for table in ("events", "samples"):
+            asked = (
+                f"SELECT boot_id, wall_s, wall_s - monotonic_s, min(n) FROM {table} GROUP BY boot_id ORDER BY min(n)"  # noqa: S608 - constants
+            )
+            for name, *clocks, _ in self._rows(asked):
+                if _is_clock(*clocks):
+                    found.setdefault(str(name), Boot(str(name), *clocks))
+        return tuple(found.values())
+
+    def last_wall_s(self) -> float | None:
+        """When the newest row of any kind was written; None in a record without rows."""
+        asked = " UNION ALL ".join(f"SELECT max(wall_s) AS last FROM {table}" for table in (*_CLOCKED, "incidents"))  # noqa: S608 - constants
+        last = self._rows(f"SELECT max(last) FROM ({asked})")[0][0]  # noqa: S608 - same
+        return last if isinstance(last, float) else None
+
+    def _pages(self, table: str, columns: str, span: Span, *, page: int = _PAGE) -> Iterator[tuple[Any, ...]]:
         """Rows in the order of writing, one short transaction a page."""
-        model, since, until = wanted
         asked = (
-            f"SELECT n, {columns} FROM {table} WHERE n > ? AND (? IS NULL OR model = ?) "  # noqa: S608 - constants
+            f"SELECT n, {columns} FROM {table} WHERE n > ? AND n <= ? AND (? IS NULL OR model = ?) "  # noqa: S608 - constants
             "AND (? IS NULL OR wall_s >= ?) AND (? IS NULL OR wall_s <= ?) ORDER BY n LIMIT ?"
         )
-        last = -1
-        while page := self._rows(asked, (last, model, model, since, since, until, until, _PAGE)):
-            for number, *values in page:
-                last = number
+        if table not in self._last:
+            self._last[table] = self._rows(f"SELECT coalesce(max(n), 0) FROM {table}")[0][0]  # noqa: S608 - same
+        wanted = (span.model, span.model, span.since_wall_s, span.since_wall_s, span.until_wall_s, span.until_wall_s)
+        at = 0
+        while rows := self._rows(asked, (at, self._last[table], *wanted, page)):
+            for number, *values in rows:
+                at = number
                 yield tuple(values)
 
     def _rows(self, asked: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:

@@ -101,6 +101,7 @@ class Redactor:
         self._sessions: set[str] = set()
         self._learned: dict[str, str] = {}
         self._known: re.Pattern[str] | None = None
+        self._keys: dict[str, str] = {}
         self._ways: Mapping[str, Callable[[str], str]] = {
             "url": self._url,
             "address": lambda word: self._stand_in("address", word),
@@ -127,7 +128,7 @@ class Redactor:
         if isinstance(value, Mapping):
             kernel = key in _TABLES
             return {
-                str(name) if kernel else self.text(str(name)): self.value(item, key if name == "value" else str(name))
+                str(name) if kernel else self._key(str(name)): self.value(item, key if name == "value" else str(name))
                 for name, item in value.items()
             }
         if isinstance(value, list | tuple):
@@ -146,6 +147,15 @@ class Redactor:
             parts += [_TOKENS.sub(self._token, text[end : found.start()]), self._learned[found[0]]]
             end = found.end()
         return "".join((*parts, _TOKENS.sub(self._token, text[end:])))
+
+    def _key(self, name: str) -> str:
+        """Give what stands for a key. Rows by the thousand have the same ones."""
+        if name not in self._keys:
+            hidden = self.text(name)
+            if hidden != name:  # what stands for it may change while names are learned
+                return hidden
+            self._keys[name] = name
+        return self._keys[name]
 
     def _field(self, key: str, value: str) -> str:
         known = self._known_field(key, value)

@@ -1,0 +1,1 @@
+"""`oomguard export`: the record as one flat table on one clock."""
