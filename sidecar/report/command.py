@@ -1,0 +1,150 @@
+"""`oomguard report [INCIDENT]`, registered by `sidecar.cli`. Imports are late: the daemon parses flags beside it."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from guard.place import RELEASE, shared_directory
+
+if TYPE_CHECKING:
+    from sidecar.record.reading import RecordReader
+    from sidecar.report.gather import Wanted
+    from sidecar.report.story import Story
+
+HELP: Final = "show one end as a page and as text: why, whose limit, and everything on one clock"
+_DESCRIPTION: Final = (
+    "Reads the record that the sidecar keeps, writes one HTML file that needs nothing else, and prints the same as "
+    "text. Exit status: 0 done, 2 there is no such record or end, or it cannot be written."
+)
+_EXIT_BAD_INPUT: Final = 2
+_LAST_SECONDS: Final = 120.0
+_NO_TERMINAL_COLUMNS: Final = 100
+_WIDEST_COLUMNS: Final = 140
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Give the command its arguments and its action."""
+    parser.description = _DESCRIPTION
+    parser.add_argument(
+        "incident",
+        nargs="?",
+        metavar="INCIDENT",
+        help="the id of an end or how it begins (default: the newest end of a model's main process)",
+    )
+    parser.add_argument("--model", metavar="NAME", help="the newest end of this model")
+    parser.add_argument("--list", action="store_true", help="list the ends that the record holds, newest first")
+    parser.add_argument(
+        "--record", metavar="PATH", help="record.sqlite, or the folder that holds it (default: OOMGUARD_DIR)"
+    )
+    parser.add_argument(
+        "--last",
+        metavar="SECONDS",
+        type=_seconds,
+        default=_LAST_SECONDS,
+        help=f"how much before the end the timeline shows, at most since the start of that life [{_LAST_SECONDS:.0f}]",
+    )
+    parser.add_argument(
+        "--redact", action="store_true", help="stand-ins for names, paths, commands and hosts; figures stay"
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help='where the page goes; "-": standard output, without the text [oomguard-report-INCIDENT.html]',
+    )
+    parser.add_argument("--force", action="store_true", help="replace FILE where it exists")
+    parser.add_argument("--text", action="store_true", help="the text alone, no file")
+    parser.set_defaults(act=act)
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 1 <= seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 1 on")
+    return seconds
+
+
+def act(arguments: argparse.Namespace) -> int:
+    """Show the end; give the exit status."""
+    from sidecar.record.reading import RecordError, open_record
+    from sidecar.report.gather import Wanted
+    from sidecar.report.saving import ExistsError
+
+    if arguments.incident is not None and (arguments.list or arguments.model is not None):
+        return _refuse("INCIDENT names one end already: leave out --list and --model")
+    wanted = Wanted(incident=arguments.incident, model=arguments.model, seconds=arguments.last, redact=arguments.redact)
+    try:
+        with open_record(arguments.record or shared_directory()) as record:
+            return _list(record, wanted) if arguments.list else _show(record, wanted, arguments)
+    except RecordError as exc:
+        return _refuse(str(exc))
+    except ExistsError as exc:
+        return _refuse(f"{exc} exists; give another name with -o, or --force to replace it")
+    except OSError as exc:
+        return _refuse(f"cannot write {exc.filename or arguments.output or 'the text'}: {exc.strerror or exc}")
+
+
+def _refuse(text: str) -> int:
+    sys.stderr.write(f"oomguard: report: {text}\n")
+    return _EXIT_BAD_INPUT
+
+
+def _show(record: RecordReader, wanted: Wanted, arguments: argparse.Namespace) -> int:
+    from sidecar.report.gather import story
+    from sidecar.report.page import page
+    from sidecar.report.saving import save
+
+    told = story(record, wanted)
+    if arguments.text:
+        _print(_text(told))
+        return 0
+    html = page(told, _colophon(record, wanted))
+    if arguments.output == "-":
+        _print(html)
+        return 0
+    path = Path(arguments.output or f"oomguard-report-{re.sub('[^A-Za-z0-9_-]', '_', told.id)}.html")
+    save(path, html, replace=arguments.force)
+    _print(f"{_text(told)}\nThe page: {path}\n")
+    return 0
+
+
+def _colophon(record: RecordReader, wanted: Wanted) -> str:
+    names = " Names are stand-ins; figures are as recorded." if wanted.redact else ""
+    left_out = f" {record.skipped} rows could not be read and were left out." if record.skipped else ""
+    return f"Made by oomguard {RELEASE} from the sidecar's record.{names}{left_out} This page loads and sends nothing."
+
+
+def _text(told: Story) -> str:
+    from sidecar.report.terminal import text
+
+    terminal = sys.stdout.isatty()
+    columns = shutil.get_terminal_size().columns if terminal else _NO_TERMINAL_COLUMNS
+    unicode = "utf" in (sys.stdout.encoding or "").lower()
+    return text(told, columns=min(columns, _WIDEST_COLUMNS), colours=terminal, unicode=unicode)
+
+
+def _list(record: RecordReader, wanted: Wanted) -> int:
+    from sidecar.report.gather import ends
+    from sidecar.report.listing import listing
+
+    _print(listing(ends(record, wanted.model)))
+    return 0
+
+
+def _print(text: str) -> None:
+    """Print: also where the terminal has fewer letters than the record, and into a pipe that closes early."""
+    encoding = sys.stdout.encoding or "ascii"
+    try:
+        sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        sys.stdout.flush()
+    except OSError as exc:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains at its exit
+        if not isinstance(exc, BrokenPipeError):
+            raise

@@ -1,0 +1,129 @@
+"""From an open record to the story of one end. The edge of the package: everything else here is pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sidecar.record.reading import EventRow, IncidentRow, RecordError, RecordReader
+from sidecar.record.redact import Redactor
+from sidecar.record.words import public_words
+from sidecar.report import rows
+from sidecar.report.clean import clean
+from sidecar.report.story import Story
+from sidecar.report.tell import EVENTS_AFTER_SECONDS, Material, tell
+
+_SLACK_SECONDS = 5.0
+"""Rows are found by the wall clock and placed by the monotonic one, which may differ a little."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What to tell. `incident`: the beginning of an id; None: the newest end of a main process, or else of a child."""
+
+    incident: str | None
+    model: str | None
+    seconds: float
+    redact: bool
+
+
+def find(record: RecordReader, wanted: Wanted) -> IncidentRow:
+    """Find the end. Raises `RecordError` with what there is instead."""
+    if wanted.incident is not None:
+        return record.incident(wanted.incident)
+    found = ends(record, wanted.model)
+    return next((one for one in found if one.document.get("main") is True), found[0])
+
+
+def ends(record: RecordReader, model: str | None) -> tuple[IncidentRow, ...]:
+    """Give all ends, newest first. Raises `RecordError` where there is none."""
+    models = record.models()
+    if model is not None and model not in models:
+        known = f"; it knows {', '.join(models)}" if models else ""
+        raise RecordError(f"{record.path} knows no model {model!r}{known}")
+    found = record.incidents(model)
+    if not found:
+        whose = "" if model is None else f" of model {model}"
+        raise RecordError(f"{record.path} holds no end{whose} yet: nothing ended while the sidecar watched")
+    return found
+
+
+def story(record: RecordReader, wanted: Wanted) -> Story:
+    """Tell the end that is wanted. Raises `RecordError`."""
+    row = find(record, wanted)
+    told = _Telling(record, row, wanted)
+    document = rows.document(told.value(row.document))
+    if document is None:
+        raise RecordError(
+            f"incident {row.id} in {record.path} is not in the shape of this release; try a newer oomguard"
+        )
+    return tell(
+        Material(
+            document=document,
+            rows=told.rows(document.life.boot_id),
+            events=told.events(),
+            meta=told.value(record.meta()),
+            seconds=wanted.seconds,
+        )
+    )
+
+
+class _Telling:
+    """Reads what belongs to one end, cleaned, and with stand-ins for names where that is wanted."""
+
+    def __init__(self, record: RecordReader, row: IncidentRow, wanted: Wanted) -> None:
+        self._record = record
+        self._row = row
+        self._since = row.wall_s - wanted.seconds - _SLACK_SECONDS
+        self._series = row.series
+        self._events = [
+            one
+            for one in record.events(None, self._since, row.wall_s + EVENTS_AFTER_SECONDS)
+            if one.model in {row.model, ""}
+        ]
+        self._redactor = self._learned() if wanted.redact else None
+
+    def _learned(self) -> Redactor:
+        redactor = Redactor(public_words())
+        for value in (self._row.document, self._row.last_sample, *self._series, *map(_fields, self._events)):
+            redactor.learn(value)
+        return redactor
+
+    def value(self, stored: Any) -> Any:  # noqa: ANN401 - JSON
+        """Give JSON as it may be shown."""
+        return clean(stored if self._redactor is None else self._redactor.value(stored))
+
+    def rows(self, boot_id: str) -> Iterator[Mapping[str, Any]]:
+        """Give ticks: the last minute at full rate, and the rest as it was sampled."""
+        yield from map(self.value, self._series)
+        for sample in self._record.samples(self._row.model, self._since, self._row.wall_s + _SLACK_SECONDS):
+            if self.value({"boot_id": sample.boot_id})["boot_id"] == boot_id:
+                yield self.value(sample.row)
+
+    def events(self) -> tuple[EventRow, ...]:
+        """Give the events around the end."""
+        return tuple(_event(one, self.value(_fields(one))) for one in self._events)
+
+
+def _fields(event: EventRow) -> dict[str, Any]:
+    return {
+        "model": event.model,
+        "boot_id": event.boot_id,
+        "kind": event.kind,
+        "text": event.text,
+        "fields": dict(event.fields),
+    }
+
+
+def _event(event: EventRow, shown: Mapping[str, Any]) -> EventRow:
+    return EventRow(
+        id=event.id,
+        model=shown["model"],
+        wall_s=event.wall_s,
+        monotonic_s=event.monotonic_s,
+        boot_id=shown["boot_id"],
+        kind=shown["kind"],
+        text=shown["text"],
+        fields=shown["fields"],
+    )
