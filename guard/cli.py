@@ -25,6 +25,7 @@ SIDECAR_COMMANDS: Final = {
     "doctor": "what is set up, what is missing, and what to do about it",
     "settings": "check a settings file",
     "explain": "say why something died, from logs, states and counters that you already have",
+    "report": "show one end as a page and as text: why, whose limit, and everything on one clock",
     "export": "the record as one table: CSV, JSON lines or Parquet",
 }
 

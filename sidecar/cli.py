@@ -15,6 +15,7 @@ from typing import Final, NoReturn
 
 from sidecar.explain import command as explain_command
 from sidecar.export import command as export_command
+from sidecar.report import command as report_command
 from sidecar.settings import Settings
 from sidecar.settings_load import SettingsError, documentation, keys, load
 
@@ -74,6 +75,7 @@ def _parser(docs: Mapping[str, str]) -> argparse.ArgumentParser:
     settings.set_defaults(act=_check_settings)
     explain_command.add_arguments(commands.add_parser("explain", help=explain_command.HELP))
     export_command.add_arguments(commands.add_parser("export", allow_abbrev=False, help=export_command.HELP))
+    report_command.add_arguments(commands.add_parser("report", allow_abbrev=False, help=report_command.HELP))
     return parser
 
 
