@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 from typing import Final
 
-from bench.health.play import Line
+from bench.health.line import Line
 
 _COLOURS: Final = {"A": "#888", "B": "#1f77b4", "C": "#2ca02c"}
 _LEFT, _WIDTH, _ROW, _BAR = 330, 560, 40, 9

@@ -11,14 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from bench.demo.probes import request
-
-PERIOD_SECONDS: Final = 2.0
-TIMEOUT_SECONDS: Final = 1.0
-FAILURE_THRESHOLD: Final = 3
-STARTUP_SECONDS: Final = 120.0
-CREDIT_SECONDS: Final = 12.0
-CAP_SECONDS: Final = 60.0
-"""Kubernetes' numbers with its period a fifth; the timeout stays, as latencies are real. The same for all judges."""
+from bench.health.pace import Pace
 
 _OK: Final = 200
 _ASK_SECONDS: Final = 0.25
@@ -29,16 +22,19 @@ class Judge:
     """One judge of one life. `failed_s` is on the monotonic clock."""
 
     name: str
+    pace: Pace
     failed_s: float | None = None
     said: str = ""
     slowest_seconds: float = 0.0
     """Longest that it took to say anything."""
+    error: str = ""
+    """Why it could not go on judging: then what it says means nothing."""
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Judge from now on, in a thread."""
-        self._thread = threading.Thread(target=self.judge, daemon=True, name=f"judge {self.name}")
+        self._thread = threading.Thread(target=self._run, daemon=True, name=f"judge {self.name}")
         self._thread.start()
 
     def stop(self) -> None:
@@ -47,6 +43,12 @@ class Judge:
         if self._thread is not None:
             self._thread.join(10)
 
+    def _run(self) -> None:
+        try:
+            self.judge()
+        except Exception as error:  # noqa: BLE001 - a judge that is gone must not pass for one that is content
+            self.error = f"judge {self.name}: {type(error).__name__}: {error}"
+
     def judge(self) -> None:
         """Ask until failed or stopped."""
         raise NotImplementedError
@@ -54,23 +56,29 @@ class Judge:
 
 @dataclass(slots=True)
 class Plain(Judge):
-    """Probes the server itself: a new connection each period, so many failures in a row, and on hold after that."""
+    """Probes the server itself, a new connection each period: so many failures in a row, and on hold after that.
+
+    Until the first success it is the startup probe, with the same start-up time as the sidecars give.
+    """
 
     port: int = 0
 
     def judge(self) -> None:
         """Probe until failed or stopped."""
-        in_a_row = 0
+        in_a_row, started, first_s = 0, False, time.monotonic()
         while not self._stop.is_set() and self.failed_s is None:
             began = time.monotonic()
-            in_a_row = 0 if self._answers() else in_a_row + 1
-            if in_a_row >= FAILURE_THRESHOLD:
+            answers = self._answers()
+            started = started or answers
+            in_a_row = 0 if answers or not started else in_a_row + 1
+            late = not started and time.monotonic() - first_s > self.pace.startup_seconds
+            if late or in_a_row >= self.pace.failure_threshold:
                 self.failed_s = time.monotonic()
-            self._stop.wait(max(0.0, began + PERIOD_SECONDS - time.monotonic()))
+            self._stop.wait(max(0.0, began + self.pace.period_seconds - time.monotonic()))
 
     def _answers(self) -> bool:
         try:
-            return 200 <= request(self.port, "GET", "/health", TIMEOUT_SECONDS)[0] < 400
+            return 200 <= request(self.port, "GET", "/health", self.pace.timeout_seconds)[0] < 400
         except (OSError, http.client.HTTPException) as error:
             self.said = type(error).__name__
             return False

@@ -1,140 +1,122 @@
-"""What is played: what is wrong with the server, if anything, and by when a judge must have failed it.
-
-A bound follows from the numbers in `judges`. An idle hang: the plain rule's own worst case, one period more, and two
-seconds for ticks. Under pressure: 30 s with the guard; without it, the cap from the plain rule's failure on.
-"""
+"""What is played here: what is wrong with the server, if anything, and by when a judge must have failed it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final
 
-from bench.health.judges import CAP_SECONDS, FAILURE_THRESHOLD, PERIOD_SECONDS, TIMEOUT_SECONDS
+from bench.health.emulated import IN_THE_MACHINE
+from bench.health.pace import HERE
+from bench.health.scenario import Lane, Scenario, freeze, order, starve_sidecars, stop, stop_sidecars
 from bench.health.server import COMPILE_SECONDS
-from bench.health.stage import Casting, Stage, Subject, throttled
+from bench.health.stage import Casting, throttled
+from bench.health.starving import can_starve
 from tests.lab.kit.offer import Mode, offer
 
-PLAIN_SECONDS: Final = FAILURE_THRESHOLD * PERIOD_SECONDS + TIMEOUT_SECONDS
-IDLE_BOUND_SECONDS: Final = PLAIN_SECONDS + PERIOD_SECONDS + 2.0
-IDLE: Final[Mapping[str, float]] = MappingProxyType(dict.fromkeys("ABC", IDLE_BOUND_SECONDS))
-PRESSED: Final[Mapping[str, float]] = MappingProxyType({"A": 30.0, "B": PLAIN_SECONDS + CAP_SECONDS + 2.0, "C": 30.0})
+_FREEZE: Final = "frozen at its limit (v1 oom_kill_disable)"
+_STARVE: Final = "sidecars starved by a CPU quota"
 
-Act = Callable[[Stage, Subject], None]
+_TORCH_MIB: Final = 275
+"""What torch, the server and the runner take before any weights, and a little."""
+_TRANSFORMERS_MIB: Final = 340
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scenario:
-    """One scenario. `bounds` is empty where the server is well. A judge that is not in `judges` cannot know."""
-
-    name: str
-    act: Act | None = None  # None: nothing happens, or it happens while the server starts
-    casting: Callable[[Mapping[str, Path]], Casting] = lambda _: Casting()
-    bounds: Mapping[str, float] = field(default_factory=dict)
-    judges: str = "ABC"
-    seconds: float = 15.0  # how long a well server is watched
-
-    @property
-    def healthy(self) -> bool:
-        """Whether the server is well."""
-        return not self.bounds
-
-
-def order(fault: str) -> Act:
-    """Have the server do it."""
-    return lambda _, subject: subject.order(fault)
-
-
-def stop(_: Stage, subject: Subject) -> None:
-    """SIGSTOP to the server."""
-    import os
-    import signal
-
-    os.kill(subject.pid, signal.SIGSTOP)
-
-
-def freeze(_: Stage, subject: Subject) -> None:
-    """Have the kernel put the server to sleep at its limit instead of killing it (cgroup v1)."""
-    (subject.group.trees["memory"] / "memory.oom_control").write_text("1")
-    subject.order("grow")
-
-
-def starve_sidecars(stage: Stage, _: Subject) -> None:
-    """Stop both sidecars again and again, for longer than the plain rule allows a model."""
-    import os
-    import signal
-    import time
-
-    pids = [stage.sidecar_pid(name) for name in stage.sidecars]
-    for _round in range(2):
-        for number, seconds in ((signal.SIGSTOP, PLAIN_SECONDS), (signal.SIGCONT, 1.0)):
-            for pid in pids:
-                os.kill(pid, number)
-            time.sleep(seconds)
+LOADS: Final = {
+    "torch.load of zip.pt": _TORCH_MIB + 128,
+    "torch.load(mmap=True) of zip.pt": _TORCH_MIB,
+    "torch.load(BytesIO) of zip.pt": _TORCH_MIB + 320,
+    "torch.load + load_state_dict of zip.pt": _TORCH_MIB + 256,
+    "torch.load(mmap=True) + load_state_dict of zip.pt": _TORCH_MIB + 128,
+    "torch.load of bf16.pt as F32": _TORCH_MIB + 192,
+    "torch.load + assign of zip.pt as F16": _TORCH_MIB + 192,
+    "safetensors.torch.load_file of model.safetensors": _TORCH_MIB,
+    "safetensors.torch.load_file + load_state_dict of model.safetensors": _TORCH_MIB + 128,
+    "safetensors.torch.load of model.safetensors": _TORCH_MIB + 256,
+    "safetensors.safe_open + clone of model.safetensors": _TORCH_MIB + 128,
+    "torch.jit.load of script.pt": _TORCH_MIB + 128,
+    "transformers.from_pretrained of llama": _TRANSFORMERS_MIB,
+    "transformers.from_pretrained of llama-sharded": _TRANSFORMERS_MIB,
+    "transformers.from_pretrained of llama as F32": _TRANSFORMERS_MIB + 256,
+}
+"""Each load path whose peak is known, with a limit in MiB just above what it takes in anonymous memory."""
 
 
 def _weights(memory_mib: int, iops: int | None, **more: int) -> Callable[[Mapping[str, Path]], Casting]:
     return lambda files: Casting(limits=throttled(memory_mib, iops), weights=files["big"], grow_mib=more.get("grow", 0))
 
 
-def _load(how: str, memory_mib: int) -> Callable[[Mapping[str, Path]], Casting]:
-    return lambda files: Casting(
-        limits=throttled(memory_mib, 300), weights=files["torch" if "torch" in how else "safetensors"], load=how
-    )
+def _load(name: str, memory_mib: int) -> Callable[[Mapping[str, Path]], Casting]:
+    return lambda files: Casting(limits=throttled(memory_mib, 300), load=name, checkpoints=files["checkpoints"])
+
+
+def _pool(*, through: bool = False) -> Callable[[Mapping[str, Path]], Casting]:
+    return lambda _: Casting(workers=4, through=through)
 
 
 WELL: Final = (
-    Scenario(name="idle"),
-    Scenario(name="every core taken", act=order("burn")),
-    Scenario(
-        name="8 threads thrash mapped weights, slow disk", act=order("thrash"), casting=_weights(100, 400), seconds=40
-    ),
-    Scenario(
-        name="8 threads thrash mapped weights, fast disk", act=order("thrash"), casting=_weights(60, None), seconds=40
-    ),
-    Scenario(name="anonymous memory at 90 % of the limit", act=order("grow"), casting=_weights(128, 400, grow=92)),
-    Scenario(name="page-cache flood by a neighbour", act=order("flood"), casting=_weights(64, 1000)),
-    Scenario(name="slow disk, memory to spare", act=order("thrash"), casting=_weights(1024, 200)),
-    Scenario(name="start: load_file of mapped weights", casting=_load("load_file", 250), seconds=30),
-    Scenario(name="start: safe_open and clone", casting=_load("safe_open_clone", 420), seconds=30),
-    Scenario(name="start: torch.load", casting=_load("torch_load", 400), seconds=30),
-    Scenario(name="start: torch.load mapped and clone", casting=_load("torch_mmap", 420), seconds=30),
-    Scenario(name="start: safetensors.load of bytes (holds the GIL)", casting=_load("bytes", 640), seconds=30),
-    Scenario(name="load that holds the GIL, while serving", act=order("hold_gil"), judges="AC", seconds=18),
-    Scenario(name="compile within its bound", act=order("compile_within"), judges="AC", seconds=18),
-    Scenario(name="sidecars stopped and starved", act=starve_sidecars, seconds=8),
-)
-
-HANGS: Final = (
-    Scenario(name="compile past its bound", act=order("compile_past"), judges="AC",
-             bounds={"A": IDLE_BOUND_SECONDS, "C": COMPILE_SECONDS / 2 + IDLE_BOUND_SECONDS}),
-    Scenario(name="SIGSTOP", act=stop, bounds=IDLE),
-    Scenario(name="deadlock, idle", act=order("deadlock"), bounds=IDLE),
-    Scenario(name="deadlock while other threads thrash", act=order("thrash_then_deadlock"),
-             casting=_weights(100, 400), bounds=PRESSED),
-    Scenario(name="endless loop that holds the GIL", act=order("spin_with_gil"), bounds=IDLE),
-    Scenario(name="endless loop without the GIL", act=order("spin_without_gil"), bounds=IDLE),
-    Scenario(name="event loop blocked", act=order("block"), bounds=IDLE),
-    Scenario(name="accepts and never answers", act=order("be_silent"), bounds=IDLE),
-    Scenario(name="answers 500", act=order("fail"), bounds=IDLE),
-    Scenario(name="answers 200 with a dead engine", act=order("lose_engine"), judges="AC",
-             casting=lambda _: Casting(engine=True), bounds=IDLE),
-    Scenario(name="frozen at its limit (v1 oom_kill_disable)", act=freeze, casting=_weights(64, None, grow=100),
-             bounds=IDLE),
+    Scenario(name="idle", lane=Lane.STILL),
+    Scenario(name="every core taken", lane=Lane.BUSY, act=order("burn")),
+    Scenario(name="8 threads thrash mapped weights, slow disk", lane=Lane.BUSY, act=order("thrash"),
+             casting=_weights(100, 400), seconds=40),
+    Scenario(name="8 threads thrash mapped weights, fast disk", lane=Lane.BUSY, act=order("thrash"),
+             casting=_weights(60, None), seconds=40),
+    Scenario(name="anonymous memory at 90 % of the limit", lane=Lane.STILL, act=order("grow"),
+             casting=_weights(128, 400, grow=92)),
+    Scenario(name="page-cache flood by a neighbour", lane=Lane.BUSY, act=order("flood"), casting=_weights(64, 1000)),
+    Scenario(name="slow disk, memory to spare", lane=Lane.BUSY, act=order("thrash"), casting=_weights(1024, 200)),
+    *(Scenario(name=f"start: {name}", lane=Lane.LOAD, casting=_load(name, memory_mib), seconds=40)
+      for name, memory_mib in LOADS.items()),
+    Scenario(name="load that holds the GIL, while serving", lane=Lane.LOAD, act=order("hold_gil"), judges="AC",
+             seconds=18),
+    Scenario(name="compile within its bound", lane=Lane.STILL, act=order("compile_within"), judges="AC", seconds=18),
+    Scenario(name="half of a worker pool has crashed", lane=Lane.STILL, act=order("crash_half"),
+             casting=_pool(through=True)),
+    Scenario(name="half of a worker pool hangs", lane=Lane.STILL, act=order("hang_half"), casting=_pool(through=True)),
+    Scenario(name="sidecars stopped for a while", lane=Lane.STILL, act=stop_sidecars, seconds=8),
+    Scenario(name=_STARVE, lane=Lane.STILL, act=starve_sidecars, seconds=8),
 )  # fmt: skip
 
-NOT_PLAYED: Final = {
-    "memory.high throttling and livelock": "needs cgroup v2",
-    "half-dead worker pool": "half of the probes are answered: what is right depends on who calls the other half",
-}
+HANGS: Final = (
+    Scenario(name="compile past its bound", lane=Lane.STILL, act=order("compile_past"), judges="AC",
+             bounds={"A": HERE.idle_seconds, "C": COMPILE_SECONDS / 2 + HERE.idle_seconds}),
+    Scenario(name="SIGSTOP", lane=Lane.STILL, act=stop, bounds=HERE.idle()),
+    Scenario(name="deadlock, idle", lane=Lane.STILL, act=order("deadlock"), bounds=HERE.idle()),
+    Scenario(name="deadlock while other threads thrash", lane=Lane.BUSY, act=order("thrash_then_deadlock"),
+             casting=_weights(100, 400), bounds=HERE.pressed()),
+    Scenario(name="endless loop that holds the GIL", lane=Lane.BUSY, act=order("spin_with_gil"), bounds=HERE.idle()),
+    Scenario(name="endless loop without the GIL", lane=Lane.BUSY, act=order("spin_without_gil"), bounds=HERE.idle()),
+    Scenario(name="event loop blocked", lane=Lane.STILL, act=order("block"), bounds=HERE.idle()),
+    Scenario(name="accepts and never answers", lane=Lane.STILL, act=order("be_silent"), bounds=HERE.idle()),
+    Scenario(name="answers 500", lane=Lane.STILL, act=order("fail"), bounds=HERE.idle()),
+    Scenario(name="answers 200 with a dead engine", lane=Lane.STILL, act=order("crash_workers"), judges="AC",
+             casting=lambda _: Casting(workers=1), bounds=HERE.idle()),
+    Scenario(name="answers 200 with a dead worker pool", lane=Lane.STILL, act=order("crash_workers"), judges="AC",
+             casting=_pool(), bounds=HERE.idle()),
+    Scenario(name="every worker hangs, the health page goes through them", lane=Lane.STILL, act=order("hang_workers"),
+             casting=_pool(through=True), bounds=HERE.idle()),
+    Scenario(name=_FREEZE, lane=Lane.STILL, act=freeze, casting=_weights(64, None, grow=100), bounds=HERE.idle()),
+)  # fmt: skip
+
+
+ALL: Final = (*IN_THE_MACHINE, *WELL, *HANGS)
 
 
 def playable() -> tuple[Scenario, ...]:
-    """Give what this machine can play."""
-    v1_only = {"frozen at its limit (v1 oom_kill_disable)"} if offer().mode is Mode.V2 else set()
-    return tuple(one for one in (*WELL, *HANGS) if one.name not in v1_only)
+    """Give what can be played here; whether the machine can be had shows when it is booted."""
+    missing = dict(_missing())
+    return tuple(one for one in ALL if one.name not in missing)
+
+
+def _missing() -> Iterator[tuple[str, str]]:
+    if offer().mode is Mode.V2:
+        yield _FREEZE, "needs cgroup v1"
+    if not can_starve():
+        yield _STARVE, "needs the CPU controller of cgroup v1"
+
+
+def not_playable() -> Mapping[str, str]:
+    """Say what this machine cannot play, and why."""
+    return dict(_missing())
 
 
 SHORT: Final = (

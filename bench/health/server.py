@@ -1,8 +1,9 @@
 """The server that is judged: one asyncio loop, and faults to order.
 
-    oomguard run -- python -m bench.health.server --port PORT [--weights FILE --load HOW] [--engine]
+    oomguard run -- python -m bench.health.server --port PORT [--weights FILE] [--workers N [--through]]
+                                                  [--load NAME --checkpoints FOLDER --go FILE]
 
-* `GET /health`: 200, by way of the event loop like everything else.
+* `GET /health`: 200, by way of the event loop like everything else; with --through by way of a free worker too.
 * `GET /fault/NAME`: answers, then does it. The names are in FAULTS.
 """
 
@@ -20,30 +21,71 @@ import sys
 import threading
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import guard
+from bench.preflight import checkpoints
+from bench.preflight.cases import case_named
 
 MIB: Final = 1 << 20
 FOR_EVER: Final = 10.0**6
 COMPILE_SECONDS: Final = 12.0
 THREADS: Final = 8
 TOKEN_MIB: Final = 5
-ENGINE: Final = "import guard\nguard.beat('tokens')\ninput()\nraise RuntimeError('the device is lost')"
+LOADED: Final[dict[str, Any]] = {"checkpoints": checkpoints}
+"""What a load finds and what it leaves behind, kept as a server keeps its weights."""
+WORKER: Final = """
+import sys, threading, guard
+guard.beat("tokens")
+for line in sys.stdin:
+    if line == "crash\\n":
+        raise RuntimeError("the device is lost")
+    if line == "hang\\n":
+        threading.Event().wait()
+    sys.stdout.write(line)
+    sys.stdout.flush()
+"""
+"""Holds the model for the front end: answers each line with itself."""
 
 
 class Server:
     """State that faults change."""
 
-    def __init__(self, weights: Path | None) -> None:
+    def __init__(self, weights: Path | None, *, through: bool) -> None:
         self.weights = weights
+        self.through = through
         self.status = 200
         self.silent = False
-        self.engine: subprocess.Popen[bytes] | None = None
+        self.workers: list[asyncio.subprocess.Process] = []
+        self.free: asyncio.Queue[asyncio.subprocess.Process] = asyncio.Queue()
         self.task: asyncio.Future[None] | None = None
         self.kept: list[bytearray] = []
+
+    async def start_workers(self, count: int) -> None:
+        """Start so many workers, all of them free."""
+        pipe = asyncio.subprocess.PIPE
+        for _ in range(count):
+            worker = await asyncio.create_subprocess_exec(sys.executable, "-c", WORKER, stdin=pipe, stdout=pipe)
+            self.workers.append(worker)
+            self.free.put_nowait(worker)
+
+    def tell(self, workers: Iterable[asyncio.subprocess.Process], word: str) -> None:
+        """Say something to workers, and await no answer."""
+        for worker in workers:
+            assert worker.stdin is not None
+            worker.stdin.write(f"{word}\n".encode())
+
+    async def _pass_through(self) -> None:
+        """Have a free worker answer; one that hangs is never free again, and without a free one the asker waits."""
+        worker = await self.free.get()
+        while worker.returncode is not None:
+            worker = await self.free.get()
+        self.tell([worker], "ask")
+        assert worker.stdout is not None
+        if await worker.stdout.readline():
+            self.free.put_nowait(worker)
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one request of one connection."""
@@ -56,6 +98,8 @@ class Server:
             asyncio.get_running_loop().call_later(0.05, FAULTS[path.removeprefix("/fault/")], self)
         elif path != "/health":
             status = 404
+        elif self.through:
+            await self._pass_through()
         writer.write(f"HTTP/1.1 {status} X\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode())
         await writer.drain()
         writer.close()
@@ -172,61 +216,76 @@ def burn(_: Server) -> None:
         subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"], env={})
 
 
-def lose_engine(server: Server) -> None:
-    """Let the engine end with an exception; the front end does not look."""
-    assert server.engine is not None
-    assert server.engine.stdin is not None
-    server.engine.stdin.write(b"\n")
-    server.engine.stdin.flush()
+def churn(server: Server) -> None:
+    """Make tokens that each take MODEL_GROW_MIB of anonymous memory for a while, in the loop."""
+    server.task = asyncio.ensure_future(_churn(int(os.environ["MODEL_GROW_MIB"]) * MIB))
+
+
+async def _churn(size: int) -> None:
+    while True:
+        bytearray(b"\1") * size
+        await asyncio.sleep(0)
+
+
+def crash_workers(server: Server) -> None:
+    """Let every worker end with an exception; the front end does not look."""
+    server.tell(server.workers, "crash")
+
+
+def crash_half(server: Server) -> None:
+    """Let half of the workers end with an exception; the others serve on."""
+    server.tell(server.workers[::2], "crash")
+
+
+def hang_workers(server: Server) -> None:
+    """Let every worker hang."""
+    server.tell(server.workers, "hang")
+
+
+def hang_half(server: Server) -> None:
+    """Let half of the workers hang; the front end goes on asking whoever is free."""
+    server.tell(server.workers[::2], "hang")
 
 
 FAULTS: Final[dict[str, Callable[[Server], None]]] = {
     action.__name__: action
     for action in (
         *(deadlock, spin_with_gil, spin_without_gil, block, be_silent, fail, compile_within, compile_past, hold_gil),
-        *(thrash, thrash_then_deadlock, grow, flood, burn, lose_engine),
+        *(thrash, thrash_then_deadlock, grow, churn, flood, burn),
+        *(crash_workers, crash_half, hang_workers, hang_half),
     )
 }
 
 
-def load(weights: Path, how: str) -> object:
-    """Load a checkpoint the given way, before anything is served."""
-    import safetensors
-    import safetensors.torch
-    import torch
-
-    if how == "load_file":
-        return {name: float(tensor.sum()) for name, tensor in safetensors.torch.load_file(weights).items()}
-    if how == "safe_open_clone":
-        with safetensors.safe_open(weights, "pt") as file:
-            return {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 - not a dict
-    if how == "bytes":
-        return safetensors.torch.load(weights.read_bytes())
-    if how == "torch_mmap":
-        return {name: tensor.clone() for name, tensor in torch.load(weights, mmap=True).items()}
-    return torch.load(weights)
+def load(name: str, folder: Path, go: Path) -> None:
+    """Load a checkpoint the given way, as soon as the judges look on and before anything is served."""
+    case = case_named(name)
+    while not go.exists():
+        time.sleep(0.05)
+    exec(case.program(str(folder)), LOADED)
 
 
-async def serve(server: Server, port: int) -> None:
+async def serve(server: Server, port: int, workers: int) -> None:
     """Serve for ever."""
+    await server.start_workers(workers)
     async with await asyncio.start_server(server.answer, "127.0.0.1", port) as listener:
         await listener.serve_forever()
 
 
 def main() -> None:
-    """Load, start the engine, serve."""
+    """Load, start the workers, serve."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--weights", type=Path)
     parser.add_argument("--load")
-    parser.add_argument("--engine", action="store_true")
+    parser.add_argument("--checkpoints", type=Path)
+    parser.add_argument("--go", type=Path)
+    parser.add_argument("--workers", type=int, default=0)
+    parser.add_argument("--through", action="store_true")
     arguments = parser.parse_args()
-    server = Server(arguments.weights)
-    loaded = load(arguments.weights, arguments.load) if arguments.load else None
-    if arguments.engine:
-        server.engine = subprocess.Popen([sys.executable, "-c", ENGINE], stdin=subprocess.PIPE)
-    asyncio.run(serve(server, arguments.port))
-    del loaded
+    if arguments.load:
+        load(arguments.load, arguments.checkpoints, arguments.go)
+    asyncio.run(serve(Server(arguments.weights, through=arguments.through), arguments.port, arguments.workers))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ us, as the runner hands over a server that is not Python: kernel files and pidfd
 from __future__ import annotations
 
 import contextlib
+import http.client
 import os
 import shutil
 import signal
@@ -21,7 +22,9 @@ from typing import Final, Self
 
 from bench.demo.probes import document, request
 from bench.demo.stage import drop_from_page_cache
-from bench.health import judges
+from bench.health.judges import Judge, Plain, Sidecar
+from bench.health.pace import HERE, Pace
+from bench.preflight.cases import case_named
 from bench.sidecar.stage import free_port
 from guard.kernel import identity
 from guard.kernel.reader import Reader
@@ -39,6 +42,7 @@ MODEL: Final = "subject"
 OOMGUARD: Final = str(Path(sys.prefix, "bin", "oomguard"))
 MODEL_UID: Final = 10001
 SIDECAR_UID: Final = 65534
+_SERVER: Final = (PYTHON, "-m", "bench.health.server")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +51,20 @@ class Casting:
 
     limits: Limits = field(default_factory=Limits)
     weights: Path | None = None
-    load: str | None = None
-    engine: bool = False
+    load: str | None = None  # a case of bench.preflight, by its name
+    checkpoints: Path | None = None
+    workers: int = 0
+    through: bool = False  # health pages go through a worker
     grow_mib: int = 0
+
+    @property
+    def read(self) -> tuple[Path, ...]:
+        """The files that the server will read."""
+        weights = () if self.weights is None else (self.weights,)
+        if self.load is None or self.checkpoints is None:
+            return weights
+        path = self.checkpoints / case_named(self.load).file
+        return (*weights, *(sorted(path.iterdir()) if path.is_dir() else (path,)))
 
 
 @dataclass(slots=True)
@@ -60,23 +75,31 @@ class Subject:
     port: int
     group: Cgroup
     runner: subprocess.Popen[bytes]
+    timeout_seconds: float
+    go: Path
+    """When this file is there the server begins to load."""
 
     def order(self, fault: str) -> None:
         """Have it do something."""
-        request(self.port, "GET", f"/fault/{fault}", 10.0)
+        request(self.port, "GET", f"/fault/{fault}", 30.0)
 
-    def answers(self) -> bool:
-        """Whether it answers now."""
-        with contextlib.suppress(OSError):
-            return request(self.port, "GET", "/health", judges.TIMEOUT_SECONDS)[0] == 200
+    def answers(self, timeout_seconds: float | None = None) -> bool:
+        """Whether it answers now, by default within what a probe waits."""
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            return request(self.port, "GET", "/health", timeout_seconds or self.timeout_seconds)[0] == 200
         return False
+
+    def lives(self) -> bool:
+        """Whether its process is still there."""
+        return Path(f"/proc/{self.pid}").exists()
 
 
 class Stage:
     """See the module's docstring. Leaving the context stops and removes everything but the logs."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, pace: Pace = HERE) -> None:
         self.folder: Final = folder
+        self.pace: Final = pace
         self._exit = ExitStack()
         self._ports: dict[str, int] = {}
         self.sidecars: dict[str, subprocess.Popen[bytes]] = {}
@@ -89,6 +112,8 @@ class Stage:
             self.port = free_port()
             for name in ("b", "c"):
                 self._start_sidecar(name)
+            for name in ("b", "c"):
+                until(partial(self._answers, name), 30, f"sidecar {name} to answer", pause_seconds=0.1)
         except BaseException:
             self._exit.close()
             raise
@@ -109,12 +134,7 @@ class Stage:
             "listen": f"127.0.0.1:{port}",
             "probe": f"http://127.0.0.1:{self.port}/health",
             "sight": "handover",
-            "health_period_seconds": judges.PERIOD_SECONDS,
-            "health_timeout_seconds": judges.TIMEOUT_SECONDS,
-            "health_failure_threshold": judges.FAILURE_THRESHOLD,
-            "health_startup_seconds": judges.STARTUP_SECONDS,
-            "health_credit_seconds": judges.CREDIT_SECONDS,
-            "health_cap_seconds": judges.CAP_SECONDS,
+            **self.pace.settings(),
         }
         log = self._exit.enter_context((self.folder / f"sidecar-{name}.log").open("wb"))
         self.sidecars[name] = self._group.child(f"sidecar-{name}").spawn(
@@ -124,36 +144,36 @@ class Stage:
             output=log,
         )
 
-        def answers() -> bool:
-            with contextlib.suppress(OSError):
-                return request(port, "GET", "/sidecar/readyz", 1.0)[0] == 200
-            return False
+    def _answers(self, name: str) -> bool:
+        with contextlib.suppress(OSError):
+            return request(self._ports[name], "GET", "/sidecar/readyz", 5.0)[0] == 200
+        return False
 
-        until(answers, 30, f"sidecar {name} to answer", pause_seconds=0.1)
+    def sidecar_pids(self) -> list[int]:
+        """Give the pids of the sidecars themselves."""
+        return [until(partial(inner_pid, one.pid), 5, "the sidecar's pid") for one in self.sidecars.values()]
 
-    def sidecar_pid(self, name: str) -> int:
-        """Give the pid of a sidecar itself."""
-        return until(lambda: inner_pid(self.sidecars[name].pid), 5, "the sidecar's pid")
-
-    def judges(self) -> tuple[judges.Plain, judges.Sidecar, judges.Sidecar]:
+    def judges(self) -> tuple[Judge, ...]:
         """Give three judges for the next server."""
         return (
-            judges.Plain("A", port=self.port),
-            judges.Sidecar("B", port=self._ports["b"], model=MODEL),
-            judges.Sidecar("C", port=self._ports["c"], model=MODEL),
+            Plain("A", self.pace, port=self.port),
+            Sidecar("B", self.pace, port=self._ports["b"], model=MODEL),
+            Sidecar("C", self.pace, port=self._ports["c"], model=MODEL),
         )
 
     @contextlib.contextmanager
     def subject(self, casting: Casting) -> Iterator[Subject]:
         """Run a server, seen by both sidecars; it is killed and its group removed at the end."""
         self._lives += 1
-        if casting.weights is not None:
-            drop_from_page_cache(casting.weights)
-        command = [PYTHON, "-m", "bench.health.server", "--port", str(self.port)]
-        for flag in ("weights", "load"):
-            if (value := getattr(casting, flag)) is not None:
+        for path in casting.read:
+            drop_from_page_cache(path)
+        go = self.folder / "go"
+        go.unlink(missing_ok=True)
+        command = [*_SERVER, "--port", str(self.port), "--go", str(go)]
+        for flag in ("weights", "load", "checkpoints", "workers"):
+            if value := getattr(casting, flag):
                 command += [f"--{flag}", str(value)]
-        command += ["--engine"] if casting.engine else []
+        command += ["--through"] if casting.through else []
         log = self.folder / "server.log"
         with self._group.child(f"model-{self._lives}", casting.limits) as group, log.open("ab") as output:
             runner = group.spawn(
@@ -166,12 +186,12 @@ class Stage:
                 },
                 output=output,
             )
-            pid = until(lambda: inner_pid(runner.pid), 20, "the server to run")
+            pid = until(lambda: _server_pid(runner.pid), 20, "the server to run")
             link = self._hand_over_to_b(pid)
             try:
                 for name in ("b", "c"):
                     until(partial(self._sees, name, pid), 20, f"sidecar {name} to see the server")
-                yield Subject(pid, self.port, group, runner)
+                yield Subject(pid, self.port, group, runner, self.pace.timeout_seconds, go)
             finally:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGCONT)
@@ -197,6 +217,15 @@ class Stage:
         link = LinkClient(LinkSettings(path), lambda: gather(reader, who, pid=pid), lambda _: None)
         link.start()
         return link
+
+
+def _server_pid(runner_pid: int) -> int | None:
+    """Give the server's pid; before it, the runner's process has other children, of mount(8) for one."""
+    pid = inner_pid(runner_pid)
+    with contextlib.suppress(OSError):
+        if pid is not None and Path(f"/proc/{pid}/cmdline").read_bytes().startswith("\0".join(_SERVER).encode()):
+            return pid
+    return None
 
 
 def throttled(memory_mib: int | None, iops: int | None) -> Limits:

@@ -284,3 +284,8 @@ LIBRARY_CASES: Final = (
 )
 
 CASES: Final = (*TORCH_CASES, *LIBRARY_CASES)
+
+
+def case_named(name: str) -> Case:
+    """Give the case of this name; KeyError if there is none."""
+    return {case.name: case for case in CASES}[name]

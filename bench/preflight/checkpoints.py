@@ -30,7 +30,7 @@ def write_all(folder: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # TorchScript is deprecated; servers still load it
         write_torch(folder)
-        _write_transformers(folder)
+        write_transformers(folder)
         _write_diffusers(folder)
         _write_onnx(folder)
         _write_gguf(folder)
@@ -54,7 +54,8 @@ def write_torch(folder: Path) -> None:
     torch.export.save(torch.export.export(model.eval(), example), folder / "exported.pt2")
 
 
-def _write_transformers(folder: Path) -> None:
+def write_transformers(folder: Path) -> None:
+    """Write a small Llama as transformers does: in one file, and in several."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 

@@ -1,0 +1,144 @@
+"""`python -m bench.health.soak [--minutes M] [--seed N]`: scenarios at random on two sidecars that live all the time.
+
+No answer may be wrong, and the sidecars' memory should be flat; figures and slope are printed and written to
+build/bench/soak.json. Exit status: 0 all right, 1 a sidecar gave a wrong answer, 2 the rights are missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import statistics
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from bench.demo.stage import missing_rights
+from bench.health.__main__ import FOLDER, RESULTS, leave, say
+from bench.health.files import make_files, the_files
+from bench.health.line import HEAD, Line
+from bench.health.play import play
+from bench.health.scenario import Lane, Scenario
+from bench.health.scenarios import playable
+from bench.health.stage import Stage
+from tests.lab.kit.cgroups import sweep
+
+_LEAST_SECONDS: Final = 5.0
+_SETTLED_SHARE: Final = 0.25
+"""The first quarter is left out of the slope: rings and caches fill."""
+
+
+@dataclass(slots=True)
+class Soak:
+    """What a soak gave. `memory` has (minutes since the start, MiB resident) of each sidecar."""
+
+    seed: int
+    lines: list[Line] = field(default_factory=list)
+    unplayed: list[str] = field(default_factory=list)
+    memory: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+
+    @property
+    def wrong(self) -> list[Line]:
+        """The wrong answers of a sidecar."""
+        return [line for line in self.lines if line.wrong_of_ours]
+
+    def document(self) -> dict[str, Any]:
+        """Give it as JSON."""
+        return {
+            "seed": self.seed,
+            "scenarios": len({line.scenario for line in self.lines}),
+            "answers": sum(line.judge != "A" for line in self.lines),
+            "wrong": [line.document() for line in self.wrong],
+            "wrong_plain": sum(line.judge == "A" and not line.right for line in self.lines),
+            "unplayed": self.unplayed,
+            "memory": {name: _figures(points) for name, points in self.memory.items()},
+        }
+
+
+def _figures(points: Sequence[tuple[float, float]]) -> Mapping[str, Any]:
+    """Give first, last and largest in MiB, and the slope of the settled part in MiB an hour."""
+    settled = [one for one in points if one[0] >= _SETTLED_SHARE * points[-1][0]]
+    slope = statistics.linear_regression(*zip(*settled, strict=True)).slope * 60 if len(settled) > 1 else None
+    sizes = [mib for _, mib in points]
+    return {
+        "first_mib": sizes[0],
+        "last_mib": sizes[-1],
+        "largest_mib": max(sizes),
+        "slope_mib_per_hour": None if slope is None else round(slope, 2),
+        "points": points,
+    }
+
+
+def soak(stage: Stage, deck: Sequence[Scenario], seconds: float, seed: int) -> Soak:
+    """Play out of the deck at random for so long, at least one."""
+    found, chance, began = Soak(seed), random.Random(seed), time.monotonic()
+    files = the_files(stage.folder.parent)
+    while not found.lines or time.monotonic() - began < seconds:
+        scenario = _another(chance, deck)
+        try:
+            lines = play(stage, scenario, files)
+        except (OSError, AssertionError) as error:
+            found.unplayed.append(f"{scenario.name}: {error}")
+            say(f"not played: {found.unplayed[-1]}")
+            continue
+        for line in lines:
+            say(str(line))
+        found.lines += lines
+        for name, pid in zip(stage.sidecars, stage.sidecar_pids(), strict=True):
+            minutes = (time.monotonic() - began) / 60
+            found.memory.setdefault(name, []).append((round(minutes, 2), _resident_mib(pid)))
+    return found
+
+
+def _another(chance: random.Random, deck: Sequence[Scenario]) -> Scenario:
+    """Draw one; a well server that serves already is watched for longer or shorter."""
+    scenario = chance.choice(deck)
+    if not scenario.healthy or scenario.lane is Lane.LOAD:
+        return scenario
+    return replace(scenario, seconds=chance.uniform(_LEAST_SECONDS, scenario.seconds))
+
+
+def _resident_mib(pid: int) -> float:
+    text = Path(f"/proc/{pid}/status").read_text()
+    kib = next(line.split()[1] for line in text.splitlines() if line.startswith("VmRSS:"))
+    return round(int(kib) / 1024, 2)
+
+
+def main() -> int:
+    """Soak, print, write."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--minutes", type=float, default=30.0)
+    parser.add_argument("--seed", type=int, default=None, help="play the same again")
+    options = parser.parse_args()
+    if missing := missing_rights():
+        say(f"the soak needs root, cgroups and namespaces: {missing}")
+        return 2
+    signal.signal(signal.SIGTERM, leave)
+    os.setpriority(os.PRIO_PROCESS, 0, min(0, os.getpriority(os.PRIO_PROCESS, 0)))
+    sweep()
+    make_files(FOLDER)
+    seed = random.SystemRandom().randrange(1 << 32) if options.seed is None else options.seed
+    say(f"seed {seed}\n{HEAD}")
+    deck = [one for one in playable() if one.lane is not Lane.EMULATED]
+    folder = FOLDER / "soak"
+    folder.mkdir(exist_ok=True)
+    with Stage(folder) as stage:
+        found = soak(stage, deck, options.minutes * 60, seed)
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    (RESULTS / "soak.json").write_text(json.dumps(found.document(), indent=1) + "\n")
+    for name, points in found.memory.items():
+        figures = _figures(points)
+        shown = {key: figures[key] for key in ("first_mib", "last_mib", "largest_mib", "slope_mib_per_hour")}
+        say(f"sidecar {name.upper()}: {shown}")
+    say(f"seed {seed}: {len(found.lines)} answers, {len(found.wrong)} of a sidecar wrong")
+    return 1 if found.wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
