@@ -7,12 +7,12 @@ PY := $(VENV)/bin/python
 TORCH := torch==2.14.1
 
 # Packages of Debian that the tests and the demo use; the product itself needs none of them.
-APT := python3-venv gcc libc6-dev binutils util-linux
+APT := python3-venv gcc libc6-dev binutils util-linux openssl
 APT_LAB := qemu-system-x86 busybox-static kmod cpio zstd xz-utils \
 	e2fsprogs podman podman-compose aardvark-dns crun runc containerd conmon netavark catatonit uidmap containernetworking-plugins debootstrap iptables \
 	prometheus
 
-.PHONY: help demo test test-gpu lint types unit lab bench bench-guard bench-health bench-preflight wheel clean apt apt-lab
+.PHONY: help demo test test-gpu lint types unit lab bench bench-guard bench-health bench-preflight soak wheel clean apt apt-lab
 
 help: ## say what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -84,8 +84,8 @@ $(GPU_VENV)/ready: .ci/constraints.txt
 	@touch $@
 
 bench: $(VENV)/ready ## measure; writes build/bench/*.json
-	@$(PY) -m bench.sidecar
 	@$(PY) -m bench.explain
+	@$(PY) -m bench.sidecar
 
 bench-preflight: $(VENV)/ready ## peaks and kills of every load path; writes build/bench/preflight.json (needs root, 10 minutes)
 	@$(PY) -m bench.preflight
@@ -97,6 +97,9 @@ bench-guard: $(VENV)/ready ## what the guard costs, beside other tools; writes b
 
 bench-health: $(VENV)/ready ## three judges on well and hung servers; writes build/bench/health.json and .svg (needs root)
 	@$(PY) -m bench.health
+
+soak: $(VENV)/ready ## 30 minutes of random scenarios on the same two sidecars; writes build/bench/soak.json (needs root)
+	@$(PY) -m bench.health.soak
 
 wheel: $(VENV)/ready ## build the wheel into dist/
 	@$(PY) -m build --wheel

@@ -54,10 +54,12 @@ def main() -> int:
     except KeyboardInterrupt:
         sys.stdout.write("interrupted; processes and cgroups are gone\n")
         return 128 + signal.SIGINT
-    held = all(part.held for part in parts)
-    _write(options.out, {"machine": machine, "minutes": options.minutes, "short": options.short, "held": held}, parts)
-    sys.stdout.write(f"\n{'every goal held' if held else 'NOT every goal held'}; figures in {options.out}\n")
-    return 0 if held else 1
+    missed = [f"{part.name}.{name}" for part in parts for name in part.missed]
+    head = {"machine": machine, "minutes": options.minutes, "short": options.short, "held": not missed}
+    _write(options.out, head, parts)
+    outcome = f"NOT held: {', '.join(missed)}" if missed else "every goal held"
+    sys.stdout.write(f"\n{outcome}; figures in {options.out}\n")
+    return 1 if missed else 0
 
 
 def _options() -> argparse.Namespace:

@@ -1,63 +1,104 @@
-"""The peer of the sidecar: a loop that reads its kernel files and does nothing with them.
+"""The peers of the sidecar: loops that read its kernel files and do nothing with them.
 
-    python -m bench.sidecar.bare PERIOD_SECONDS all|glance PID...
+    python -m bench.sidecar.bare PERIOD_SECONDS same|all PID...
 
-Files are kept open and read with one `pread` each: no parsing, no values, no second read for the end of the file. So it
-is the floor for a daemon in Python that reads
-    all      every file of every model (by its main process PID) and of the node, each period;
-    glance   as the sidecar does while nothing happens: memory.stat of the level with a limit each period, all files and
-             the black box once a second.
+Files are kept open and read whole, as the sidecar reads them: no parsing, no values. So it is the floor for a daemon in
+Python that reads
+    same     what the sidecar reads, when it reads it: usage of each model each period; where that has grown, the files
+             of a close look and the black box as well; once a second everything;
+    all      everything, each period.
+Everything is every file of every model (by its main process PID), of the node, and of the loop itself.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Iterable, Sequence
 from itertools import count
+from pathlib import Path
+from typing import Final
 
 from guard.kernel.reader import KeptFile, Reader
 from guard.link.handover import Who, gather
 from guard.link.protocol import Role
-from guard.model import LifeId
+from guard.model import Known, LifeId
 from sidecar.collect.node import FILES
 
-ROOM_BYTES = 64 << 10
-UNREAD = ("pidfd", "proc/statm")
-GLANCE = "levels/0/memory.stat"
+SAME: Final = "same"
+ALL: Final = "all"
+_UNREAD: Final = ("pidfd", "proc/statm")
+_OWN_LEVEL: Final = "levels/0/memory."  # the only one with a limit
+_USAGE: Final = ("current", "usage_in_bytes")
+_CLOSE: Final = ("events", "oom_control", "stat", "max", "high", "limit_in_bytes")
+_GROWN_BYTES: Final = 256 << 10
 
 
-def open_model(pid: int) -> dict[str, int]:
-    """Open the files of a model that the sidecar reads, by the names of the hand-over."""
-    who = Who(name="", life=LifeId("", pid, 0, ""), parent_session=None, command="", role=Role.GUARD)
-    offer = gather(Reader(), who, pid=pid)
-    by_name = dict(zip(offer.hello.descriptors, offer.descriptors, strict=True))
-    return {name: fd for name, fd in by_name.items() if name not in UNREAD}
+class Model:
+    """The files of one model, and how much it used when it was last looked at."""
+
+    def __init__(self, pid: int) -> None:
+        files = _open(pid)
+        self._usage = _named(files, _USAGE)[0]
+        self._close = (*_named(files, _CLOSE), self._usage, files["box"])
+        self._all = (self._usage, *files.values())
+        self._looked_at_bytes = 0
+
+    def glance(self) -> None:
+        """Read usage, and what stands close to it where it has grown."""
+        used_bytes = _number(self._usage)
+        if used_bytes >= self._looked_at_bytes + _GROWN_BYTES:
+            self._looked_at_bytes = used_bytes
+            read(self._close)
+
+    def look(self) -> None:
+        """Read everything."""
+        self._looked_at_bytes = _number(self._usage)
+        read(self._all)
 
 
-def open_node() -> list[int]:
-    """Open the node's files."""
-    kept = (Reader().keep(path) for path in FILES)
-    return [file.fd for file in kept if isinstance(file, KeptFile)]
-
-
-def read(descriptors: Iterable[int]) -> None:
-    """Read each once."""
-    for fd in descriptors:
-        os.pread(fd, ROOM_BYTES, 0)
+def read(files: Iterable[KeptFile]) -> None:
+    """Read each whole."""
+    for file in files:
+        file.read()
 
 
 def main(period_seconds: float, what: str, pids: Sequence[int]) -> None:
     """Read for ever."""
-    models = [open_model(pid) for pid in pids]
-    full = [fd for model in models for fd in model.values()] + open_node()
-    lean = full if what == "all" else [model[GLANCE] for model in models]
-    every = round(1 / period_seconds)
+    models = [Model(pid) for pid in pids]
+    kept = (Reader().keep(path) for path in (*FILES, "/proc/self/statm"))
+    node = [file for file in kept if isinstance(file, KeptFile)]
+    every = 1 if what == ALL else round(1 / period_seconds)
     started = time.monotonic()
     for tick in count():
-        read(lean if tick % every else full)
+        if tick % every:
+            for model in models:
+                model.glance()
+        else:
+            for model in models:
+                model.look()
+            read(node)
         time.sleep(max(0.0, started + (tick + 1) * period_seconds - time.monotonic()))
+
+
+def _open(pid: int) -> dict[str, KeptFile]:
+    """Open the files of a model that the sidecar reads, by the names of the hand-over."""
+    who = Who(name="", life=LifeId("", pid, 0, ""), parent_session=None, command="", role=Role.GUARD)
+    offer = gather(Reader(), who, pid=pid)
+    by_name = dict(zip(offer.hello.descriptors, offer.descriptors, strict=True))
+    mapped = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    box = Reader().keep(next(line.split(maxsplit=5)[5] for line in mapped if line.endswith(".box")))
+    assert isinstance(box, KeptFile), box
+    return {name: KeptFile(fd, name) for name, fd in by_name.items() if name not in _UNREAD} | {"box": box}
+
+
+def _named(files: dict[str, KeptFile], names: Sequence[str]) -> list[KeptFile]:
+    return [files[_OWN_LEVEL + name] for name in names if _OWN_LEVEL + name in files]
+
+
+def _number(file: KeptFile) -> int:
+    data = file.read()
+    return int(data.value) if isinstance(data, Known) else 0
 
 
 if __name__ == "__main__":

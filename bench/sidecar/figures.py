@@ -71,9 +71,9 @@ class Part:
     figures: tuple[Figure, ...]
 
     @property
-    def held(self) -> bool:
-        """Whether every goal is held."""
-        return all(figure.held is not False for figure in self.figures)
+    def missed(self) -> tuple[str, ...]:
+        """The figures whose goals are not held."""
+        return tuple(figure.name for figure in self.figures if figure.held is False)
 
     def document(self) -> Json:
         """Give it as JSON, figures by name."""

@@ -19,7 +19,7 @@ from tests.lab.kit.wait import until
 
 MIB: Final = 1 << 20
 LOAD_MIB_PER_SECOND: Final = 100
-_WORK_SECONDS: Final = 0.05
+_WORK_SECONDS: Final = 0.067  # no simple ratio to a tick of 0.1 s: who looks at what phase must not matter
 _PRIVATE: Final = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 
 

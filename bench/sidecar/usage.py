@@ -19,12 +19,17 @@ class Usage:
     at_s: float
     cpu_seconds: float
     rss_bytes: int
+    read_calls: int
     read_bytes: int
     switches: int
 
     def cpu_share_since(self, before: Usage) -> float:
         """Give the share of one core."""
         return (self.cpu_seconds - before.cpu_seconds) / (self.at_s - before.at_s)
+
+    def read_calls_per_second_since(self, before: Usage) -> float:
+        """Give the read calls, whatever they read."""
+        return (self.read_calls - before.read_calls) / (self.at_s - before.at_s)
 
     def read_bytes_per_second_since(self, before: Usage) -> float:
         """Give the bytes that read calls gave it, kernel files included."""
@@ -43,6 +48,7 @@ def usage(pid: int) -> Usage:
         at_s=time.monotonic(),
         cpu_seconds=(int(stat[_UTIME]) + int(stat[_STIME])) / _TICKS,
         rss_bytes=_field(process / "status", "VmRSS") * 1024,
+        read_calls=_field(process / "io", "syscr"),
         read_bytes=_field(process / "io", "rchar"),
         switches=sum(
             _field(task / "status", name)
