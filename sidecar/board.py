@@ -15,6 +15,7 @@ from guard.model import Known, LifeId, Reading, Unknown, Why
 from sidecar.detect.values import Answer
 from sidecar.health.values import Judgement
 from sidecar.sample import Instant, LevelSample, ProbeResult, Sample
+from sidecar.supervisors.values import Container
 from sidecar.verdict.values import Verdict
 
 
@@ -94,6 +95,7 @@ class ModelView:
     probes: ProbeTally = field(default_factory=ProbeTally)  # since the sidecar started
     warnings: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))  # detector name to times it fired
     time_to_limit_seconds: Reading[float] = _NOT_YET  # inf: nothing grows
+    supervised: tuple[Container, ...] = ()  # its container, as each supervisor sees it that is asked
     history: bool = False  # it ended and is not missed, so the plain health pages leave it out
 
 

@@ -41,6 +41,7 @@ from sidecar.seeing import Seeing
 from sidecar.settings import Settings
 from sidecar.sight.seen import SeenProcess
 from sidecar.supervise import Degraded, Supervisor
+from sidecar.supervisors.wiring import Parts, Supervisors
 from sidecar.tick import Ticker
 from sidecar.verdict.values import EndEvidence
 from sidecar.watch import Watch
@@ -125,6 +126,8 @@ class Daemon:
         self.watches = Watches(settings.name, self._make_watch, self._drop_watch)
         self._endings.watches = self.watches
         self._seeing = Seeing(self._hub, self.watches, self._endings, reader)
+        parts = Parts(hub=self._hub, watches=self.watches, refine=getattr(self._endings, "refine", lambda *_: False))
+        self._supervisors = Supervisors(parts, os.environ)
         self._ticker = Ticker(self._hub, self.watches, self._endings, self._seeing.tell)
         self._endings.changed = lambda: self._ticker.tick(at_once=True)
 
@@ -157,6 +160,7 @@ class Daemon:
         }
         for name, work in tasks.items():
             self._supervisor.start(name, work)
+        self._supervisors.start(self._supervisor)
 
     async def stop(self) -> None:
         """End every task, publish the ends that are being looked into, and write everything down."""

@@ -31,6 +31,16 @@ class SightChoice(StrEnum):
     OWN = "own"
 
 
+class SupervisorChoice(StrEnum):
+    """Who is asked how a container ended. `auto`: each whose token or socket is here."""
+
+    AUTO = "auto"
+    NONE = "none"
+    KUBERNETES = "kubernetes"
+    DOCKER = "docker"
+    SYSTEMD = "systemd"
+
+
 class LogLevel(StrEnum):
     """Least severity that is logged."""
 
@@ -100,6 +110,24 @@ class ProbeTarget:
         return cls(model, ProbeKind.TCP, parts.netloc)
 
 
+@dataclass(frozen=True, slots=True)
+class SupervisedName:
+    """What a supervisor calls the container or unit of a model. `model` None: any model."""
+
+    model: str | None
+    name: str
+
+    @classmethod
+    def parse(cls, text: str) -> SupervisedName:
+        """Read `[MODEL=]NAME`; raise `ValueError` otherwise."""
+        model, equals, name = text.partition("=")
+        if not equals:
+            model, name = "", text
+        if (equals and not model) or not name or "/" in name or " " in name:
+            raise ValueError("[MODEL=]NAME, like llm=server or llm.service")
+        return cls(model or None, name)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TickSettings:
     """How often the model is read."""
@@ -138,6 +166,21 @@ class RecordSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SupervisedSettings:
+    """How a supervisor is reached, and what it calls our models."""
+
+    names: tuple[SupervisedName, ...] = ()
+    """`[MODEL=]NAME` of a container (name, or id) or systemd unit, separated by commas. Empty: by the path of the
+    model's cgroup, by its name, or the only container that shares our directory."""
+    pod: str | None = None
+    """Name of our own pod (downward API, metadata.name). None: HOSTNAME, which is it unless the pod sets another."""
+    service_account: str = "/var/run/secrets/kubernetes.io/serviceaccount"
+    """Directory with token, ca.crt and namespace; where the kubelet puts them by itself."""
+    socket: str | None = None
+    """Socket of Docker or Podman, a path or a URL. None: DOCKER_HOST, else the usual paths where we may write."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All of it."""
 
@@ -154,12 +197,16 @@ class Settings:
     """Way of seeing the model."""
     peer_uids: tuple[Annotated[int, Between(0, 2**32 - 2)], ...] | None = None
     """User ids that may hand over. None: any, as who can reach the shared directory is the pod's affair."""
+    supervisor: SupervisorChoice = SupervisorChoice.AUTO
+    """Who is asked how the model's container ended, and how often it restarted. Reads only, and off where nothing
+    was put in our reach."""
     log_level: LogLevel = LogLevel.INFO
     """Least severity logged, one JSON line each, on standard error."""
     health: Rules = field(default_factory=Rules)
     tick: TickSettings = field(default_factory=TickSettings)
     target: TargetSettings = field(default_factory=TargetSettings)
     record: RecordSettings = field(default_factory=RecordSettings)
+    supervised: SupervisedSettings = field(default_factory=SupervisedSettings)
 
     def probe_for(self, model: str) -> ProbeTarget | None:
         """Give the target named for this model, else the one for any model, else None."""

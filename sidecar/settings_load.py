@@ -14,14 +14,14 @@ import re
 import stat
 import textwrap
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from sidecar.settings import Address, Between, ProbeTarget, Settings
+from sidecar.settings import Address, Between, ProbeTarget, Settings, SupervisedName
 
 _N = TypeVar("_N", int, float)
 _PREFIX: Final = "OOMGUARD_"
@@ -93,7 +93,7 @@ def load(file: str | None, environ: Mapping[str, str], flags: Mapping[str, str])
     ):
         for name, raw in values.items():
             if name not in table:
-                raise SettingsError(f"{source}: unknown setting {name!r}; known are {', '.join(table)}")
+                raise SettingsError(f"{source}: unknown setting {name!r}; {_known(name, table)}")
             given[name] = _value(f"{source}: {name}", table[name].hint, raw)
     settings = _apply(Settings(), given)
     if settings.tick.shortest_seconds > settings.tick.longest_seconds:
@@ -102,6 +102,10 @@ def load(file: str | None, environ: Mapping[str, str], flags: Mapping[str, str])
     for model in models:
         if models.count(model) > 1:
             raise SettingsError(f"probe: two targets for {'any model' if model is None else repr(model)}, give one")
+    supervised = [one.model for one in settings.supervised.names]
+    for model in supervised:
+        if supervised.count(model) > 1:
+            raise SettingsError(f"supervised.names: two for {'any model' if model is None else repr(model)}, give one")
     return settings
 
 
@@ -161,8 +165,20 @@ def _from_environment(environ: Mapping[str, str], table: Mapping[str, Key]) -> M
     found = {v: text for v, text in environ.items() if v.startswith(_PREFIX) and not _FOREIGN.fullmatch(v)}
     for variable in found:
         if variable not in by_variable:
-            raise SettingsError(f"environment: unknown variable {variable}; known are {', '.join(by_variable)}")
+            raise SettingsError(f"environment: unknown variable {variable}; {_known(variable, by_variable)}")
     return {by_variable[variable]: text for variable, text in found.items()}
+
+
+def _known(name: str, names: Iterable[str]) -> str:
+    """Say what may have been meant."""
+    from difflib import get_close_matches  # only needed for this one line
+
+    close = get_close_matches(name, list(names))
+    return (
+        f"did you mean {' or '.join(close)}? `oomguard sidecar --help` lists all"
+        if close
+        else ("`oomguard sidecar --help` lists all that are known")
+    )
 
 
 def _value(where: str, hint: Any, raw: object) -> object:  # noqa: ANN401 - a type form has no type
@@ -250,4 +266,5 @@ _SCALARS: Final[Mapping[object, Callable[[object], object]]] = {
     float: lambda raw: _positive(_number(raw), _MOST_SECONDS),
     Address: lambda raw: Address.parse(_text(raw)),
     ProbeTarget: lambda raw: ProbeTarget.parse(_text(raw)),
+    SupervisedName: lambda raw: SupervisedName.parse(_text(raw)),
 }

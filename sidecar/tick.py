@@ -291,6 +291,7 @@ def _view(watch: Watch, *, history: bool) -> ModelView:
         probes=watch.probes,
         warnings=MappingProxyType(dict(watch.warnings)),
         time_to_limit_seconds=_seconds_to_limit(watch.answers),
+        supervised=watch.supervised,
         history=history,
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from sidecar.board import Incident, ProbeTally, kept
+from sidecar.board import Incident, ProbeTally, kept, replaced
 from sidecar.collect.model import ModelReader
 from sidecar.collect.probe import Prober
 from sidecar.detect.values import Answer
@@ -19,7 +19,9 @@ from sidecar.pressure import Told
 from sidecar.quiet import Quiet
 from sidecar.sample import Instant, LevelId, SightKind
 from sidecar.sight.seen import SeenModel, SeenProcess
+from sidecar.supervisors.values import Container
 from sidecar.unseen import UnseenKills
+from sidecar.verdict.values import EndClass
 
 KEPT_INCIDENTS: Final = 20
 """Ends of its main process on the board, and as many of its children. The record holds more."""
@@ -71,6 +73,8 @@ class Watch:
     """The failing answers of /livez in a row, as of the last full tick."""
     told: Told = field(default_factory=Told)
     """What its guards know of pressure."""
+    supervised: tuple[Container, ...] = ()
+    """What each supervisor said last of its container."""
 
     @property
     def answers(self) -> tuple[Answer, ...]:
@@ -88,11 +92,16 @@ class Watch:
         return None if self.reader is None or not self.reader.seen.levels else self.reader.seen.levels[0].id
 
     def file(self, incident: Incident) -> None:
-        """Add an end; one of the main process counts."""
+        """Add an end."""
         self.incidents = kept((incident, *self.incidents), KEPT_INCIDENTS)
-        if incident.main:
-            end_class = incident.verdict.end_class.value
-            self.ends[end_class] = self.ends.get(end_class, 0) + 1
+
+    def replace(self, incident: Incident) -> None:
+        """Put what is known now of an end in place of what was."""
+        self.incidents = replaced(self.incidents, incident)
+
+    def count(self, end_class: EndClass) -> None:
+        """Count an end of a main process."""
+        self.ends[end_class.value] = self.ends.get(end_class.value, 0) + 1
 
     def look_through(self, seen: SeenModel, release: Release) -> None:
         """See the model another way from now on; what was seen before is closed."""

@@ -146,6 +146,8 @@ def _model(series: _Series, board: Board, view: ModelView, now: Instant) -> None
     _findings(series, view)
     for detector, count in view.warnings.items():
         series.put("oomguard_warnings", (name, detector), count)
+    for one in view.supervised:
+        series.put("oomguard_container_restarts", (name, one.supervisor), one.restart_count)
     series.put_histogram("oomguard_probe_latency_seconds", (name,), view.probes)
     for outcome, count in view.probes.outcomes.items():
         series.put("oomguard_probes", (name, outcome), count)

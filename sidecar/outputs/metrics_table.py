@@ -83,6 +83,12 @@ TABLE: Final[tuple[Row, ...]] = (
     Row("oomguard_probe_latency_seconds", "histogram", _MODEL, "Latency of the sidecar's own probes of the model."),
     Row("oomguard_probes", "counter", ("model", "outcome"), "Finished probes of the model."),
     Row("oomguard_restarts", "counter", ("model", "cause"), "Ends of the model by class; survives the sidecar."),
+    Row(
+        "oomguard_container_restarts",
+        "gauge",
+        ("model", "supervisor"),
+        "Restarts of the container, as its supervisor counts them; a new container starts from 0.",
+    ),
     Row("oomguard_last_end_timestamp_seconds", "gauge", _MODEL, "When the model last ended, since 1970."),
     Row("oomguard_sidecar_tick_age_seconds", "gauge", (), "Age of the sidecar's last tick."),
     Row("oomguard_sidecar_tick_interval_seconds", "gauge", (), "Pause between ticks in force."),

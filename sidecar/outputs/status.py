@@ -50,6 +50,7 @@ def _model(view: ModelView) -> dict[str, Json]:
         "time_to_limit_seconds": plain(view.time_to_limit_seconds),
         "operations": [plain(one) for one in operations(view)],
         "ends": plain(view.ends),
+        "supervised": plain(view.supervised),
         "last_incident": incident_document(view.incidents[0]) if view.incidents else None,
         "room": [plain(room(view.sample, level)) for level in view.sample.levels] if view.sample else [],
         "sample": plain(view.sample),

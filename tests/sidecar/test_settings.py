@@ -72,7 +72,11 @@ def test_variables_of_others_are_left_alone() -> None:
     ("environ", "flags", "names", "allowed"),
     [
         ({"OOMGUARD_PROB": "x"}, {}, "OOMGUARD_PROB", "OOMGUARD_PROBE"),
-        ({}, {"colour": "red"}, "colour", "log_level"),
+        ({}, {"colour": "red"}, "colour", "--help"),
+        ({}, {"supervised.name": "x"}, "supervised.name", "supervised.names"),
+        ({"OOMGUARD_SUPERVISED_NAMES": "a=b,a=c"}, {}, "supervised.names", "two for 'a'"),
+        ({"OOMGUARD_SUPERVISED_NAMES": "=b"}, {}, "supervised.names", "[MODEL=]NAME"),
+        ({"OOMGUARD_SUPERVISOR": "nomad"}, {}, "supervisor", "kubernetes"),
         ({"OOMGUARD_LISTEN": "nowhere"}, {}, "listen", "HOST:PORT"),
         ({"OOMGUARD_LISTEN": "h:70000"}, {}, "listen", "HOST:PORT"),
         ({"OOMGUARD_PROBE": "ftp://x"}, {}, "probe", "http://HOST:PORT/PATH"),

@@ -18,6 +18,7 @@ from sidecar.board import Board, ProbeTally
 from sidecar.outputs import metrics
 from sidecar.outputs.metrics_table import TABLE, markdown, shown
 from sidecar.sample import Instant, ProbeOutcome, ProbeResult, Sample
+from sidecar.supervisors.values import Container
 from tests.sidecar.collect.gpu_cards import MIB, card, lost_card
 from tests.sidecar.collect.gpu_cards import sample as gpus
 
@@ -195,6 +196,7 @@ def test_every_metric_of_the_table_can_appear_and_no_other() -> None:
             warnings={"time_to_limit": 1},
             probes=tally,
             incidents=(incident(),),
+            supervised=(Container(supervisor="docker", name="llm", restart_count=2),),
         )
     )
     seen.own = type(seen.own)(

@@ -1,0 +1,1 @@
+"""What supervises the model's container, asked how it ended: Kubernetes, Docker and Podman, systemd."""
