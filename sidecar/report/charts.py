@@ -279,8 +279,11 @@ def work(frames: Sequence[Frame]) -> list[Chart]:
             found = row.operation(key)
             return None if found is None else found.bytes_expected
 
+        points = values(frames, done)
+        if not ever(points):  # it loads without saying how far it is
+            continue
         curves = (
-            Curve(label="done", style="node", shape=Shape.LINE, points=values(frames, done)),
+            Curve(label="done", style="node", shape=Shape.LINE, points=points),
             Curve(label="expected", style="high", shape=Shape.LIMIT, points=values(frames, expected)),
         )
         charts.append(Chart(title=f"Progress of {name}", unit=Unit.BYTES, curves=curves))

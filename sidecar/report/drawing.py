@@ -22,10 +22,11 @@ HEIGHT: Final = 100.0
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The time axis of a page, in seconds from the end."""
+    """The time axis of a page, in seconds from the end. Values in words are those at `quiet_s`."""
 
     start_s: float
     end_s: float
+    quiet_s: float
 
     def share(self, at_s: float) -> float:
         """Where a time lies, from 0 (left) to 1."""
@@ -55,7 +56,7 @@ def plot(chart: Chart, clock: Clock) -> Element:
         viewBox=f"0 0 {WIDTH:.0f} {HEIGHT:.0f}",
         preserveAspectRatio="none",
         role="img",
-        aria_label=_described(chart),
+        aria_label=_described(chart, clock),
     )
     labels = [
         tag("span", scale.mark(one, chart.unit), class_="y", style=f"top:{100 * (1 - one / top):.2f}%") for one in marks
@@ -74,8 +75,8 @@ def times(clock: Clock) -> Element:
     )
 
 
-def _described(chart: Chart) -> str:
-    said = (f"{curve.label} {scale.words(curve.before_end(), chart.unit)}" for curve in chart.curves)
+def _described(chart: Chart, clock: Clock) -> str:
+    said = (f"{curve.label} {scale.words(curve.last_known(clock.quiet_s), chart.unit)}" for curve in chart.curves)
     return f"{chart.title}. Just before the end: {', '.join(said)}."
 
 
@@ -112,7 +113,8 @@ class _Pen:
     def draw(self, curve: Curve) -> str:
         if curve.shape in (Shape.DOTS, Shape.FAILED):
             return "".join(f"M{self.at(point)}h0" for point in _known(curve.points))
-        return "".join(f"M{'L'.join(self.at(point) for point in run)}h0" for run in _runs(curve.points))
+        runs = (_steps(run) if curve.shape is Shape.LIMIT else run for run in _runs(curve.points))
+        return "".join(f"M{'L'.join(self.at(point) for point in run)}h0" for run in runs)
 
     def area(self, upper: Sequence[Point], lower: Sequence[Point]) -> str:
         under = dict(_known(lower))
@@ -132,6 +134,15 @@ def _runs(points: Sequence[Point]) -> Iterator[list[tuple[float, float]]]:
     for known, run in groupby(points, lambda point: point[1] is not None):
         if known:
             yield _known(list(run))
+
+
+def _steps(run: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """A limit holds until it is changed: give only the corners."""
+    corners = [run[0]]
+    for at, value in run[1:]:
+        if value != corners[-1][1]:
+            corners += [(at, corners[-1][1]), (at, value)]
+    return [*corners, (run[-1][0], corners[-1][1])]
 
 
 def _path(style: str, d: str) -> Element:

@@ -105,14 +105,10 @@ def _size(value: Limit | None) -> str:
 
 
 def _kills(before: Level, after: Level | None) -> str:
-    then, now = _killed(before), None if after is None else _killed(after)
+    then, now = before.killed, None if after is None else after.killed
     if then is None or now is None:
         return "unknown"
     return str(now - then if now >= then else now)
-
-
-def _killed(level: Level) -> int | None:
-    return level.events.get("oom_kill", level.oom_kill)
 
 
 def unseen(last: Row | None, charts: Sequence[Chart]) -> tuple[str, ...]:

@@ -10,6 +10,8 @@ from sidecar.report.rows import Row
 
 MOST: Final = 600
 """Frames of a timeline: about one for each two pixels of a wide page."""
+_DYING_SECONDS: Final = 10.0
+"""What the kernel takes at most to end a process that it has killed, but for one that waits for a broken disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +56,21 @@ def _in_use(row: Row) -> int:
     return (row.levels[0].current or 0) if row.levels else 0
 
 
-def last_before_end(frames: Sequence[Frame]) -> Row | None:
-    """Give the last row before the end that knows its levels, or else the last one before the end."""
-    before = [frame.row for frame in frames if frame.at_s < 0]
-    return next((row for row in reversed(before) if row.levels), before[-1] if before else None)
+def quiet_before_end(frames: Sequence[Frame]) -> Frame | None:
+    """Give the last frame before the end that knows its levels, and before the kill was counted.
+
+    Between the kill and the death, which is the end here, the kernel takes the process apart: seconds for a large one.
+    """
+    before = [frame for frame in frames if frame.at_s < 0]
+    seen = [frame for frame in before if frame.row.levels]
+    if not seen:
+        return before[-1] if before else None
+    after = first_after_end(frames)
+    dying = [frame for frame in seen if frame.at_s > -_DYING_SECONDS]
+    kills = max(frame.row.kills() for frame in (*seen[-1:], *([] if after is None else [after])))
+    return next((frame for frame in reversed(dying) if frame.row.kills() < kills), seen[-1])
 
 
-def first_after_end(frames: Sequence[Frame]) -> Row | None:
-    """Give the first row after the end: it holds the counters as the end left them."""
-    return next((frame.row for frame in frames if frame.at_s >= 0 and frame.row.levels), None)
+def first_after_end(frames: Sequence[Frame]) -> Frame | None:
+    """Give the first frame after the end: it holds the counters as the end left them."""
+    return next((frame for frame in frames if frame.at_s >= 0 and frame.row.levels), None)

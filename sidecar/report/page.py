@@ -21,7 +21,7 @@ _MARK_APART: Final = 0.07
 
 def page(story: Story, colophon: str) -> str:
     """Write the whole page. `colophon`: what made it, and from what."""
-    clock = Clock(story.start_s, story.end_s)
+    clock = Clock(story.start_s, story.end_s, story.quiet_s)
     body = tag(
         "body",
         tag("header", tag("b", "oomguard"), " report", tag("span", f"incident {story.id}"), class_="top"),
@@ -150,12 +150,12 @@ def _figure(chart: Chart, clock: Clock) -> Element:
         "figure",
         tag("figcaption", tag("b", chart.title), *(tag("span", f" {note}", class_="unseen") for note in chart.notes)),
         plot(chart, clock),
-        _legend(chart),
+        _legend(chart, clock),
         tag("details", tag("summary", "as a table"), of_chart(chart)),
     )
 
 
-def _legend(chart: Chart) -> Element:
+def _legend(chart: Chart, clock: Clock) -> Element:
     dots = (Shape.DOTS, Shape.FAILED)
     return tag(
         "ul",
@@ -164,7 +164,9 @@ def _legend(chart: Chart) -> Element:
                 "li",
                 tag("i", class_=f"{curve.shape} {curve.style}"),
                 curve.label,
-                None if curve.shape in dots else tag("b", f" {scale.words(curve.before_end(), chart.unit)}"),
+                None
+                if curve.shape in dots
+                else tag("b", f" {scale.words(curve.last_known(clock.quiet_s), chart.unit)}"),
             )
             for curve in reversed(chart.curves)
         ),

@@ -43,6 +43,11 @@ class Level(Struct, frozen=True):
     memory_psi: Stall = Stall()
     io_psi: Stall = Stall()
 
+    @property
+    def killed(self) -> int | None:
+        """OOM kills that it counted."""
+        return self.events.get("oom_kill", self.oom_kill)
+
 
 class Node(Struct, frozen=True, rename={"available": "MemAvailable", "total": "MemTotal"}):
     """The node, at one tick."""
@@ -92,6 +97,13 @@ class Operation(Struct, frozen=True):
         return self.file.rpartition("/")[2] if self.file else self.label
 
 
+class Process(Struct, frozen=True):
+    """One process of the model."""
+
+    pid: int
+    main: bool = False
+
+
 class Row(Struct, frozen=True):
     """One tick of one model."""
 
@@ -100,10 +112,15 @@ class Row(Struct, frozen=True):
     hidden_ancestors: bool = False
     levels: tuple[Level, ...] = ()  # own first
     node: Node = Node()
+    processes: tuple[Process, ...] = ()
     gpus: tuple[Gpu, ...] = ()
     probe: Probe | None = None
     operations: tuple[Operation, ...] = ()
     state: str | None = None
+
+    def kills(self) -> int:
+        """Give the OOM kills that the own level has counted; 0 where it counts none."""
+        return (self.levels[0].killed or 0) if self.levels else 0
 
     def level(self, name: str) -> Level | None:
         """Give the level of that name."""

@@ -40,9 +40,9 @@ class Curve:
     shape: Shape
     points: tuple[Point, ...]
 
-    def before_end(self) -> float | None:
-        """Give the last known value before the end."""
-        return next((value for at, value in reversed(self.points) if at < 0 and value is not None), None)
+    def last_known(self, until_s: float) -> float | None:
+        """Give the last known value up to a time."""
+        return next((value for at, value in reversed(self.points) if at <= until_s and value is not None), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +162,7 @@ class Story:
     facts: tuple[Fact, ...]
     start_s: float
     end_s: float
+    quiet_s: float  # the last reading before the end, and before it was killed; single values are of this moment
     charts: tuple[Chart, ...]
     lanes: tuple[Lane, ...]
     happenings: tuple[Happening, ...]

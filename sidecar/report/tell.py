@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from sidecar.record.reading import EventRow
 from sidecar.report import answer, charts, facts, lanes, rows
-from sidecar.report.frames import Frame, Window, first_after_end, last_before_end, thin
+from sidecar.report.frames import Frame, Window, first_after_end, quiet_before_end, thin
 from sidecar.report.rows import Document, Row
 from sidecar.report.story import Story
 
@@ -36,8 +36,9 @@ def tell(material: Material) -> Story:
     events = _events(material)
     window = _window(material, events)
     read = (found for one in material.rows if (found := rows.row(one)) is not None)
-    frames = _of_this_life(thin(read, document.monotonic_s, window))
-    last, after = last_before_end(frames), first_after_end(frames)
+    frames = _of_this_life(thin(read, document.monotonic_s, window), document)
+    quiet, after = quiet_before_end(frames), first_after_end(frames)
+    last = None if quiet is None else quiet.row
     happenings = lanes.happenings(
         (at, one.kind, one.text, dict(one.fields)) for at, one in events if window.start_s <= at
     )
@@ -51,10 +52,11 @@ def tell(material: Material) -> Story:
         facts=facts.facts(document, last, happenings),
         start_s=window.start_s,
         end_s=window.end_s,
+        quiet_s=0.0 if quiet is None else quiet.at_s,
         charts=drawn,
         lanes=tuple(lane for lane in shown if lane is not None),
         happenings=happenings,
-        levels=facts.levels(document, last, after),
+        levels=facts.levels(document, last, None if after is None else after.row),
         unseen=facts.unseen(last, drawn),
         surroundings=facts.surroundings(document, last, material.meta),
     )
@@ -81,10 +83,17 @@ def _window(material: Material, events: list[tuple[float, EventRow]]) -> Window:
     return Window(start, -_AFTER_RATIO * start)
 
 
-def _of_this_life(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
-    """Leave out what came before this life: a sample with another own group than the last one."""
-    own = next((frame.row.levels[0].name for frame in reversed(frames) if frame.row.levels), None)
-    return tuple(frame for frame in frames if not frame.row.levels or frame.row.levels[0].name == own)
+def _of_this_life(frames: tuple[Frame, ...], document: Document) -> tuple[Frame, ...]:
+    """Leave out other lives of the model: samples of another main process, or with another own group."""
+    mine = [frame for frame in frames if not document.main or _main_is(frame.row, document.life.pid)]
+    own = next((frame.row.levels[0].name for frame in reversed(mine) if frame.row.levels and frame.at_s < 0), None)
+    return tuple(frame for frame in mine if own is None or not frame.row.levels or frame.row.levels[0].name == own)
+
+
+def _main_is(row: Row, pid: int) -> bool:
+    """Whether the main process is that one, as far as it is known."""
+    mains = [process.pid for process in row.processes if process.main]
+    return not mains or pid in mains
 
 
 def _level(document: Document, last: Row | None) -> str | None:

@@ -101,7 +101,7 @@ def _timeline(console: Console, story: Story, unicode: bool) -> None:  # noqa: F
         grid.add_column(width=_LABEL_COLUMNS)
         grid.add_column(width=cells, no_wrap=True)
         for curve, drawn in _lines(chart, story.start_s, cells, unicode):
-            value = "" if curve.shape in _DOTS else scale.words(curve.before_end(), chart.unit)
+            value = "" if curve.shape in _DOTS else scale.words(curve.last_known(story.quiet_s), chart.unit)
             grid.add_row(curve.label, drawn, value)
         console.print(Padding(grid, (0, 0, 0, 2)))
     for lane in story.lanes:
