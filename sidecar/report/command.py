@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import re
 import shutil
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from guard.place import RELEASE, shared_directory
@@ -65,7 +63,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _seconds(text: str) -> float:
-    seconds = float(text)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
     if not 1 <= seconds < math.inf:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 1 on")
     return seconds
@@ -73,22 +74,30 @@ def _seconds(text: str) -> float:
 
 def act(arguments: argparse.Namespace) -> int:
     """Show the end; give the exit status."""
+    from sidecar.record.output import EXIT_INTERRUPTED, OutputError, forget_standard_output
     from sidecar.record.reading import RecordError, open_record
     from sidecar.report.gather import Wanted
-    from sidecar.report.saving import ExistsError
 
     if arguments.incident is not None and (arguments.list or arguments.model is not None):
         return _refuse("INCIDENT names one end already: leave out --list and --model")
     wanted = Wanted(incident=arguments.incident, model=arguments.model, seconds=arguments.last, redact=arguments.redact)
     try:
         with open_record(arguments.record or shared_directory()) as record:
-            return _list(record, wanted) if arguments.list else _show(record, wanted, arguments)
+            if arguments.list:
+                _list(record, wanted)
+            else:
+                _show(record, wanted, arguments)
     except RecordError as exc:
         return _refuse(str(exc))
-    except ExistsError as exc:
-        return _refuse(f"{exc} exists; give another name with -o, or --force to replace it")
-    except OSError as exc:
-        return _refuse(f"cannot write {exc.filename or arguments.output or 'the text'}: {exc.strerror or exc}")
+    except OutputError as exc:
+        forget_standard_output()
+        return _refuse(str(exc))
+    except BrokenPipeError:
+        forget_standard_output()
+    except KeyboardInterrupt:
+        sys.stderr.write("oomguard: report: interrupted, nothing is left behind\n")
+        return EXIT_INTERRUPTED
+    return 0
 
 
 def _refuse(text: str) -> int:
@@ -96,23 +105,21 @@ def _refuse(text: str) -> int:
     return _EXIT_BAD_INPUT
 
 
-def _show(record: RecordReader, wanted: Wanted, arguments: argparse.Namespace) -> int:
+def _show(record: RecordReader, wanted: Wanted, arguments: argparse.Namespace) -> None:
+    from sidecar.record.output import STANDARD_OUTPUT, writing
     from sidecar.report.gather import story
     from sidecar.report.page import page
-    from sidecar.report.saving import save
 
     told = story(record, wanted)
     if arguments.text:
         _print(_text(told))
-        return 0
+        return
+    name = arguments.output or f"oomguard-report-{re.sub('[^A-Za-z0-9_-]', '_', told.id)}.html"
     html = page(told, _colophon(record, wanted))
-    if arguments.output == "-":
-        _print(html)
-        return 0
-    path = Path(arguments.output or f"oomguard-report-{re.sub('[^A-Za-z0-9_-]', '_', told.id)}.html")
-    save(path, html, replace=arguments.force)
-    _print(f"{_text(told)}\nThe page: {path}\n")
-    return 0
+    with writing(name, replace=arguments.force) as file:
+        file.write(html.encode())
+    if name != STANDARD_OUTPUT:
+        _print(f"{_text(told)}\nThe page: {name}\n")
 
 
 def _colophon(record: RecordReader, wanted: Wanted) -> str:
@@ -130,21 +137,16 @@ def _text(told: Story) -> str:
     return text(told, columns=min(columns, _WIDEST_COLUMNS), colours=terminal, unicode=unicode)
 
 
-def _list(record: RecordReader, wanted: Wanted) -> int:
+def _list(record: RecordReader, wanted: Wanted) -> None:
     from sidecar.report.gather import ends
     from sidecar.report.listing import listing
 
     _print(listing(ends(record, wanted.model)))
-    return 0
 
 
 def _print(text: str) -> None:
-    """Print: also where the terminal has fewer letters than the record, and into a pipe that closes early."""
-    encoding = sys.stdout.encoding or "ascii"
-    try:
-        sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
-        sys.stdout.flush()
-    except OSError as exc:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains at its exit
-        if not isinstance(exc, BrokenPipeError):
-            raise
+    """Print, also where the terminal has fewer letters than the record."""
+    from sidecar.record.output import STANDARD_OUTPUT, writing
+
+    with writing(STANDARD_OUTPUT) as file:
+        file.write(text.encode(sys.stdout.encoding or "ascii", "backslashreplace"))
