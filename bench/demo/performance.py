@@ -72,7 +72,7 @@ def _end(summary: Summary, stage: Stage, show: Show) -> int:
     show.say(SUMMARY.read_text().strip().replace("\n", "\n  "))
     show.say(f"summary              {SUMMARY}")
     show.say(f"record and incidents {stage.shared / 'record.sqlite'}")
-    show.say(f"the last end, shown  .venv/bin/oomguard report --record {stage.shared.relative_to(CHECKOUT)}")
+    show.say(f"the last end, shown  .venv/bin/oomguard report --record {stage.shared}")
     broken = list(summary.broken())
     for sentence in broken:
         show.say(f"NOT HELD  {sentence}")
