@@ -15,6 +15,7 @@ from sidecar.explain.messages.table import ALL
 from sidecar.explain.patterns import LONGEST_LINE, MessageParser
 from sidecar.explain.probes import ProbeParser
 from sidecar.explain.status import StatusParser
+from sidecar.explain.traceback import TracebackParser
 from sidecar.explain.unwrap import Unwrapper
 from sidecar.explain.values import InputNote, Line, Sign
 from sidecar.explain.words import WordIndex
@@ -41,6 +42,7 @@ _INDEX: Final = WordIndex(
         *((word, "kernel") for word in ("callbacks suppressed", "cpuset=")),
         *((word, "gunicorn") for word in ("worker timeout", "was sent", "booting worker")),
         *((word, "probe") for word in ("probe", "unhealthy", "killing", "with docker id", "with id")),
+        ("traceback (most", "traceback"),
         *((word, "gpu") for word in ("nvrm", "gpu", "rm_init_adapter", "rminitadapter", "device handle", "amdgpu")),
     )
 )
@@ -57,6 +59,7 @@ class InputParser:
         self._messages = MessageParser(ALL)
         self._xids, self._probes, self._gunicorn = XidParser(), ProbeParser(), GunicornParser()
         self._status, self._counters = StatusParser(), CgroupFilesParser()
+        self._traceback = TracebackParser()
         self._used: list[int] = []
         self._held: Line | None = None
         self._read = 0
@@ -64,7 +67,7 @@ class InputParser:
     @property
     def busy(self) -> bool:
         """Tell whether the next line matters whatever it says."""
-        parsers = (self._kernel, self._messages, self._xids, self._status, self._counters)
+        parsers = (self._kernel, self._messages, self._xids, self._status, self._counters, self._traceback)
         return self._held is not None or any(one.busy for one in parsers)
 
     def feed(self, number: int, text: str) -> None:
@@ -84,7 +87,7 @@ class InputParser:
         if text[:1] in "{[" or self._unwrap.is_within(text) or len(text) > LONGEST_LINE or self._read < _FIRST:
             self._read += 1
             return False
-        parsers = (self._kernel, self._messages, self._xids)
+        parsers = (self._kernel, self._messages, self._xids, self._traceback)
         return self._held is None and not any(one.busy for one in parsers) and not _INDEX.find(text.lower())
 
     def finish(self) -> tuple[list[Sign], InputNote]:
@@ -102,6 +105,7 @@ class InputParser:
             *self._gunicorn.finish(),
             *self._status.finish(),
             *self._counters.finish(),
+            *self._traceback.finish(),
         )
         signs = sorted(found, key=lambda sign: sign.line)
         self.note.formats = tuple(self._formats)
@@ -149,6 +153,7 @@ class InputParser:
             used = self._xids.feed(line)
         if not used:
             used = self._messages.feed(line)
+        self._traceback.feed(line)
         if line.stamp is not None:
             self._status.skip()
             self._counters.skip()

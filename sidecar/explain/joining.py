@@ -49,7 +49,7 @@ def joins(group: list[Sign], sign: Sign) -> bool:
             return any(_same_cause(one, sign) or _follows(one, sign) for one in causes)
         return all(_explains(sign, one) for one in group)
     if causes:
-        return any(_explains(one, sign) for one in causes)
+        return any(_explains(one, sign) for one in causes) or (_gave_up(group) and _killed_by_itself(sign))
     return any(_same_end(one, sign) for one in group)
 
 
@@ -146,6 +146,15 @@ def _explains(cause: Sign, end: Sign) -> bool:
     if isinstance(number, int):
         return kind in _BY_SIGNAL.get(number, _BROKEN) or (number == _ABRT and cause.subject == "watchdog")
     return kind is not EndClass.UNKNOWN or cause.subject == "ambiguous"
+
+
+def _gave_up(group: list[Sign]) -> bool:
+    """Tell a server that takes itself down after a worker's failure, its other processes by SIGKILL (SGLang)."""
+    return any(one.subject == "sigquit" for one in group)
+
+
+def _killed_by_itself(end: Sign) -> bool:
+    return end.source == "server log" and end.fields.get("signal_number") == _KILL
 
 
 def _same_end(one: Sign, other: Sign) -> bool:

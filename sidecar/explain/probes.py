@@ -19,6 +19,8 @@ _UNHEALTHY: Final = re.compile(
 _KILLING: Final = re.compile(
     r"\b[Kk]illing\s+Killing (?:container with (?:docker )?id )?(?:docker://)?([0-9a-f]{12,64})\b"
 )
+_GRACEFULLY: Final = re.compile(r"[Kk]illing container with a grace period")
+_KLOG: Final = re.compile(r'\b(pod|containerName)="?([\w./-]{1,300})')
 _CREATED: Final = re.compile(r"\b[Cc]reated\s+Created (?:container )?with (?:docker )?id\b")
 _COUNT: Final = re.compile(r"\(x(\d{1,9}) over ([\w.]{1,20})\)")
 _CONTAINER: Final = re.compile(r"spec\.containers\{([\w.-]{1,253})\}")
@@ -59,6 +61,7 @@ class _State:
     signs: list[Sign] = field(default_factory=list)
     killing: list[tuple[Line, str]] = field(default_factory=list)
     created: list[Line] = field(default_factory=list)
+    stopped: list[Line] = field(default_factory=list)
 
 
 class ProbeParser:
@@ -76,6 +79,8 @@ class ProbeParser:
             self._state.signs.append(self._kill(line, found[2], "liveness"))
         elif (found := _FAILED.search(text)) is not None:
             self._fail(line, found)
+        elif _GRACEFULLY.search(text) is not None:
+            self._state.stopped.append(line)
         elif (found := _KILLING.search(text)) is not None:
             self._state.killing.append((line, found[1]))
         elif self._state.killing and _CREATED.search(text) is not None:
@@ -89,6 +94,8 @@ class ProbeParser:
         signs = list(self._state.signs)
         if not signs and self._state.killing and self._state.created:
             signs.append(self._bare_kill())
+        if not signs and self._state.stopped:
+            signs.append(self._stop(self._state.stopped[0]))
         killed = {str(sign.fields["probe"]) for sign in signs}
         return [*signs, *(_context(probe) for probe in self._state.probes.values() if probe.kind not in killed)]
 
@@ -135,6 +142,30 @@ class ProbeParser:
             fields=fields,
             evidence=tuple(evidence),
             missing=("whether the kill was carried out: an event is intent; the container's last state tells",),
+        )
+
+    def _stop(self, line: Line) -> Sign:
+        """The kubelet's own log gives no reason beside the kill: a liveness probe of that pod that failed is one."""
+        named = dict(_KLOG.findall(line.whole))
+        probe = self._state.probes.get("liveness")
+        mine = probe is not None and dict(_KLOG.findall(probe.first.whole)).get("pod") == named.get("pod")
+        container = named.get("containerName")
+        evidence = [*([probe.first] if mine and probe is not None else []), line]
+        return Sign(
+            role=Role.CAUSE,
+            source="kubelet log",
+            file=line.file,
+            line=line.number,
+            end_class=EndClass.HEALTH_CHECK if mine else EndClass.DELETION,
+            confidence=Confidence.MEDIUM if mine else Confidence.LOW,
+            subject="probe" if mine else "stopping",
+            summary=f"the kubelet killed container {container or '(unnamed)'} "
+            + ("after its liveness probe failed" if mine else "as it was told to; the line gives no reason"),
+            stamp=line.stamp,
+            keys=part_keys(line.part) | (frozenset() if container is None else _keys(container, line.whole)),
+            fields={"container": container, "probe": "liveness" if mine else None, "inferred": True},
+            evidence=tuple(seen(quote(one.text), one.file, one.number) for one in evidence),
+            missing=("the reason for the kill: events of the pod (kubectl get events)",),
         )
 
     def _bare_kill(self) -> Sign:

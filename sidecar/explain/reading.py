@@ -8,18 +8,23 @@ Python. Small inputs are read line by line throughout, as states and events have
 from __future__ import annotations
 
 import gzip
+import itertools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, Protocol
 
 from sidecar.explain.engine import InputParser
 from sidecar.explain.incidents import incidents
-from sidecar.explain.values import Report, Sign
+from sidecar.explain.unwrap import Unwrapper
+from sidecar.explain.values import Incident, Report, Sign
 
 SMALL: Final = 1 << 20
 """Bytes up to which every line is looked at."""
 BLOCK: Final = 1 << 19
+_ORDER_LINES: Final = 200
+"""Lines by which the order of a small input is told."""
 MAX_LINE: Final = 4 << 20
 """A line without end is cut here: binary data has no newlines."""
 _GZIP: Final = b"\x1f\x8b"
@@ -35,9 +40,18 @@ STEMS: Final = (
     *(b"mem-fraction-static", b"mem-info", b"mem_cgroup", b"memory", b"mmap", b"nrt", b"nvrm", b"on host"),
     *(b"on startup is", b"oom", b"pinned", b"posix_memalign", b"potential root", b"preempt"),
     *(b"prefill tokens", b"probe", b"profiled value", b"pt_devmem", b"reset", b"resource_exhausted"),
-    *(b"scaling activity", b"segfault", b"segmentation", b"send sig", b"sending sig", b"sigbus", b"signal"),
+    *(b"scaling activity", b"segfault", b"segmentation", b"send sig", b"sending sig", b"sigbus", b"signal", b"sigquit"),
     *(b"startedat", b"stopping container", b"stored in kv cache", b"sys_ebusy", b"sys_enomem"),
-    *(b"terminated", b"than requested", b"timed out", b"total_vm", b"traps:", b"unhealthy", b"ur_result"),
+    *(
+        b"terminated",
+        b"than requested",
+        b"timed out",
+        b"total_vm",
+        b"traceback (most",
+        b"traps:",
+        b"unhealthy",
+        b"ur_result",
+    ),
     *(b"was sent", b"watchdog", b"with docker id", b"worker timeout"),
 )
 """In lower case, none within another: each costs one search of the whole input."""
@@ -55,17 +69,21 @@ def explain(names: tuple[str, ...], progress: Callable[[int], None] | None = Non
     """Read files ("-" is standard input) and explain what ended in them. Raises InputError."""
     signs: list[Sign] = []
     notes = []
+    turned: dict[str, int] = {}
     for name in names:
         parser = InputParser("standard input" if name == "-" else name)
         try:
-            _read(name, parser, progress)
+            is_turned = _read(name, parser, progress)
         except (OSError, EOFError, gzip.BadGzipFile) as exc:
             reason = exc.strerror if isinstance(exc, OSError) and exc.strerror else "damaged gzip data"
             raise InputError(f"{name}: {reason}") from exc
         found, note = parser.finish()
         signs.extend(found)
+        if is_turned:
+            note.used = tuple(note.lines + 1 - line for line in note.used)
+            turned[note.file] = note.lines
         notes.append(note)
-    return Report(incidents=incidents(signs), inputs=tuple(notes))
+    return Report(incidents=tuple(_numbered(one, turned) for one in incidents(signs)), inputs=tuple(notes))
 
 
 def total_bytes(names: tuple[str, ...]) -> int | None:
@@ -74,16 +92,14 @@ def total_bytes(names: tuple[str, ...]) -> int | None:
     return None if None in sizes else sum(one for one in sizes if one is not None)
 
 
-def _read(name: str, parser: InputParser, progress: Callable[[int], None] | None) -> None:
+def _read(name: str, parser: InputParser, progress: Callable[[int], None] | None) -> bool:
     if name == "-":
-        _feed(_blocks(sys.stdin.buffer, progress), parser)
-        return
+        return _feed(_blocks(sys.stdin.buffer, progress), parser)
     with Path(name).open("rb") as file:
         if not file.peek(len(_GZIP)).startswith(_GZIP):  # no seeking: it may be a pipe
-            _feed(_blocks(file, progress), parser)
-            return
+            return _feed(_blocks(file, progress), parser)
         with gzip.open(file) as plain:
-            _feed(_blocks(plain, progress), parser)
+            return _feed(_blocks(plain, progress), parser)
 
 
 def _blocks(file: _Readable, progress: Callable[[int], None] | None) -> Iterator[bytes]:
@@ -103,18 +119,51 @@ def _blocks(file: _Readable, progress: Callable[[int], None] | None) -> Iterator
         yield rest
 
 
-def _feed(blocks: Iterator[bytes], parser: InputParser) -> None:
-    """Feed everything of a small input, and the lines that matter of a large one."""
-    number = read = 0
+def _feed(blocks: Iterator[bytes], parser: InputParser) -> bool:
+    """Feed all of a small input, and the lines that matter of a large one; tell whether it was read from its end."""
+    read = 0
+    lines: list[str] = []
     for block in blocks:
         read += len(block)
-        if read <= SMALL:
-            for raw in block.split(b"\n")[: -1 if block.endswith(b"\n") else None]:
-                number += 1
-                parser.feed(number, raw.decode("utf-8", "replace"))
-        else:
-            number = feed_block(block, number, parser)
+        if read > SMALL:
+            break
+        whole = block.split(b"\n")[: -1 if block.endswith(b"\n") else None]
+        lines += [raw.decode("utf-8", "replace") for raw in whole]
+    else:
+        block = b""
+    turned = not block and is_newest_first(lines)
+    for number, text in enumerate(reversed(lines) if turned else lines, 1):
+        parser.feed(number, text)
+    number = len(lines)
+    for one in itertools.chain([block] if block else [], blocks):
+        number = feed_block(one, number, parser)
     parser.note.lines = number
+    return turned
+
+
+def _numbered(incident: Incident, turned: Mapping[str, int]) -> Incident:
+    """Number the lines as they stand in the files, of which some were read from their ends."""
+    evidence = (
+        replace(one, line=turned[one.file] + 1 - one.line) if one.file in turned else one for one in incident.evidence
+    )
+    return replace(incident, evidence=tuple(evidence))
+
+
+def is_newest_first(lines: list[str]) -> bool:
+    """Tell the order of most log stores' exports: a time on every line, never a later one below."""
+    formats: dict[str, int] = {}
+    unwrap = Unwrapper("", formats)
+    times = []
+    for number, text in enumerate(lines[:_ORDER_LINES], 1):
+        if not text.strip():
+            continue
+        stamp = next((line.stamp for line in unwrap.lines(number, text)), None)
+        if stamp is None:
+            return False
+        times.append(stamp)
+    pairs = list(itertools.pairwise(times))
+    falling = all(one.clock is two.clock and one.seconds >= two.seconds for one, two in pairs)
+    return falling and any(one.seconds > two.seconds for one, two in pairs)
 
 
 def feed_block(block: bytes, number: int, parser: InputParser) -> int:

@@ -13,7 +13,9 @@ from typing import Any, Final
 from sidecar.explain.prefix import line_of
 from sidecar.explain.values import Clock, Line, Stamp
 
-_MESSAGES: Final = ("MESSAGE", "log", "message", "msg", "Msg")
+_MESSAGES: Final = ("MESSAGE", "log", "message", "msg", "Msg", "textPayload", "line")
+_INSIDE: Final = ("jsonPayload", "_source", "result")
+"""Where Google Cloud Logging, Elasticsearch and Splunk put the record that they export."""
 _TIMES: Final = ("time", "timestamp", "ts", "TimeStamp", "@timestamp")
 _EXPORT: Final = (
     "__CURSOR=",
@@ -74,6 +76,7 @@ class Unwrapper:
         except (ValueError, RecursionError):
             yield line_of(self.file, number, whole)
             return
+        value = _record(value)
         if isinstance(value, dict) and (message := _message(value)) is not None:
             known = "journal JSON" if "MESSAGE" in value else "JSON lines"
             self.formats.setdefault(known, number)
@@ -104,6 +107,14 @@ class Unwrapper:
         kernel = record["_TRANSPORT"] == "kernel" if "_TRANSPORT" in record else line.kernel
         pid = record.get("_PID", "")
         return replace(line, stamp=stamp, program=program, kernel=kernel, pid=int(pid) if pid.isdigit() else line.pid)
+
+
+def _record(value: Any) -> Any:  # noqa: ANN401 - whatever stood in the line
+    """Take a log store's record out of its envelope, whose time it keeps."""
+    if not isinstance(value, dict):
+        return value
+    inside = next((value[name] for name in _INSIDE if isinstance(value.get(name), dict)), None)
+    return value if inside is None or _message(inside) is None else {**_texts(value), **inside}
 
 
 def _message(value: Mapping[str, Any]) -> str | None:

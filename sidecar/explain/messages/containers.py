@@ -128,6 +128,14 @@ PATTERNS: Final = (
         missing=("which process was killed, if any: the kernel log, or memory.events of the container",),
     ),
     _row(
+        "nomad",
+        ("oom killed",),
+        r"[Ee]xit [Mm]essage: \"[^\"]{0,200}OOM [Kk]illed|OOM Killed: true",
+        "Nomad says that the task was killed at its memory limit",
+        confidence=Confidence.MEDIUM,
+        missing=_KERNEL_LOG,
+    ),
+    _row(
         "slurm",
         ("oom-kill event", "oom killed"),
         r"[Dd]etected \d+ oom[-_]kill event|have been OOM Killed",

@@ -169,6 +169,14 @@ PATTERNS: Final = (
         role=Role.CAUSE,
     ),
     _row(
+        "sigquit",
+        ("sigquit from a child",),
+        r"[Rr]eceived sigquit from a child process",
+        "the server ends itself after its worker's failure",
+        role=Role.CONSEQUENCE,
+        end_class=EndClass.APPLICATION_EXIT,
+    ),
+    _row(
         "killed",
         ("killed",),
         r"(?:^|[\])%] ?|line \d+:\s+\d+ )(Killed)(?:\s*$| {2,})",

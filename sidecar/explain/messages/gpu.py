@@ -217,6 +217,7 @@ PATTERNS: Final = (
         r"|Error \[CUDA\]: out of memory"
         r"|(?:cudaMalloc\w*|hipMalloc\w*|cuMemAlloc\w*|cuMemCreate)(?:\(\))? failed:? ?\(?(?:out of memory"
         r"|2\b)|Cuda Runtime \(out of memory\)"
+        r"|model_lifecycle\.cc.{1,400}: out of memory|unable to create stream: out of memory"
         r"|CUDA ran out of memory|CUDA error 2 at .{1,200}?: out of memory",
         "the CUDA runtime had no GPU memory left",
         read=_plain,

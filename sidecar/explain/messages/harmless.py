@@ -44,6 +44,11 @@ PATTERNS: Final = (
         ("out of memory", "out-of-memory", "oom"), _HEDGED, "advice about running out of memory, not a failure", _FACTS
     ),
     _row(
+        ("mlock",),
+        re.compile(r"failed to mlock \d+-byte buffer"),
+        "memory could not be locked against swapping (ulimit -l); the server goes on without",
+    ),
+    _row(
         ("falling back", "retract", "preempted because", "kv cache pool is full"),
         re.compile(
             r"(?:pinned|CUDA) memory.{0,120}falling back|KV cache pool is full\. Retract|Retract requests"

@@ -197,6 +197,15 @@ PATTERNS: Final = (
         "Python raised MemoryError",
     ),
     _row(
+        "poisoned",
+        ("memory failure: ",),
+        r"Memory failure: 0x[0-9a-f]{1,16}: (?:Killing|Sending SIGBUS to) (.{1,64}?):(\d{1,10}) due to hardware",
+        "the machine's memory is broken there: the kernel stopped the process that used it",
+        end_class=EndClass.CRASH_SIGNAL,
+        source="kernel log",
+        read=lambda _text, found: {"comm": found[1], "victim_pid": int(found[2]), "pids": [int(found[2])]},
+    ),
+    _row(
         "sigbus",
         ("bus error", "sigbus", "signal 7", "signal: bus"),
         r"\bBus error\b|\bSIGBUS\b|\bsignal(?:ed)?(?: to shutdown with signal)? 7\b",

@@ -90,6 +90,16 @@ PATTERNS: Final = (
         read=lambda _text, found: {"subtype": "systemd start timeout", "keys": [f"unit:{found[1]}"]},
     ),
     _row(
+        "unit_stop",
+        ("timed out. killing", "timed out. terminating", "timed out. skipping"),
+        rf"{_UNIT}: State '(?:stop|final)-sig\w{{3,12}}' timed out",
+        "systemd was told to stop the service, and killed what did not end in time",
+        end_class=EndClass.DELETION,
+        confidence=Confidence.MEDIUM,
+        read=lambda _text, found: {"subtype": "systemd stop timeout", "keys": [f"unit:{found[1]}"]},
+        missing=("who stopped the unit: the lines before, or the audit log",),
+    ),
+    _row(
         "unit_killing",
         ("killing process",),
         rf"(?:{_UNIT}: )?Killing process (\d{{1,10}}) \(.{{0,64}}?\) with signal (SIG[A-Z]+)",

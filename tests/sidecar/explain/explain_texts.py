@@ -122,6 +122,7 @@ TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
         ),
     ),
     "cgroup_oom": (
+        'Terminated  Exit Code: 137, Exit Message: "OOM Killed"',
         (
             "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=123.0. Some of your processes "
             "may have been killed by the cgroup out-of-memory handler."
@@ -235,6 +236,10 @@ TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "eviction": (
         (
+            "3m   Warning   Evicted   pod/llm-0   The node was low on resource: memory.\n"
+            "2m   Normal    Killing   pod/llm-0   Stopping container model"
+        ),
+        (
             "Warning  Evicted  2m  kubelet  The node was low on resource: memory. Threshold "
             "quantity: 100Mi, available: 72Mi. Container vllm was using 50Gi, request is 10Gi, has "
             "larger consumption of memory."
@@ -244,10 +249,39 @@ TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
         'Usage of EmptyDir volume "dshm" exceeds the limit "1Gi".',
     ),
     "deletion": (
+        (
+            "Feb 03 04:06:36 host systemd[1]: llm.service: State 'stop-sigterm' timed out. Killing.\n"
+            "Feb 03 04:06:36 host systemd[1]: llm.service: Main process exited, code=killed, status=9/KILL"
+        ),
+        (
+            "kind: Pod\n"
+            "metadata:\n"
+            "  name: llm-0\n"
+            "  deletionGracePeriodSeconds: 30\n"
+            '  deletionTimestamp: "2025-02-03T04:05:36Z"\n'
+            "status:\n"
+            "  containerStatuses:\n"
+            "  - name: model\n"
+            "    state:\n"
+            "      terminated:\n"
+            "        exitCode: 143\n"
+            "        reason: Error\n"
+            '        finishedAt: "2025-02-03T04:05:10Z"'
+        ),
         "  Normal  Killing  10s  kubelet  Stopping container vllm",
         ("status:\n  phase: Failed\n  reason: DeadlineExceeded"),
     ),
     "health_check": (
+        (
+            "Oct 01 10:20:00 host systemd[1]: vllm.service: Watchdog timeout (limit 30s)!\n"
+            "Oct 01 10:20:00 host systemd[1]: vllm.service: Killing process 1234 (python) with signal SIGABRT.\n"
+            "Oct 01 10:20:01 host systemd[1]: vllm.service: Main process exited, code=dumped, status=6/ABRT\n"
+            "Oct 01 10:20:01 host systemd[1]: vllm.service: Failed with result 'watchdog'."
+        ),
+        (
+            'I0203 04:05:06.689012 1 prober.go:117] "Liveness probe failed" pod="ai/llm-0" output="deadline exceeded"\n'
+            'I0203 04:05:06.789012 1 run.go:663] "Killing container with a grace period" pod="ai/llm-0" gracePeriod=30'
+        ),
         (
             "Warning  Unhealthy  2m  kubelet  Startup probe failed: HTTP probe failed with "
             "statuscode: 503\n"
@@ -280,6 +314,16 @@ TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
         ),
     ),
     "": (
+        (
+            "warning: failed to mlock 4096-byte buffer (after previously locking 0 bytes): Cannot allocate memory\n"
+            "llama server listening at http://127.0.0.1:8080"
+        ),
+        (
+            "Traceback (most recent call last):\n"
+            '  File "/app/serve.py", line 9, in handle\n'
+            "ValueError: prompt too long\n"
+            'INFO: 127.0.0.1:5000 - "POST /generate HTTP/1.1" 400 Bad Request'
+        ),
         "  Warning  BackOff  3m (x5 over 5m)  kubelet  Back-off restarting failed container",
         "WARNING: KV cache pool is full. Retract requests. #retracted_reqs: 3",
         "If you run out of memory try lowering --batch",
@@ -344,6 +388,17 @@ TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
         "RuntimeError: CUDA error: uncorrectable ECC error encountered",
     ),
     "application_exit": (
+        (
+            "Traceback (most recent call last):\n"
+            '  File "/app/load.py", line 9, in <module>\n'
+            '    weights = load_file("model.safetensors")\n'
+            "safetensors_rust.SafetensorError: Error while deserializing header: MetadataIncompleteBuffer"
+        ),
+        (
+            "RuntimeError: CUDA error: an illegal memory access was encountered\n"
+            "[rank0]: watchdog thread terminated with exception: CUDA error: unspecified launch failure\n"
+            "NVRM: Xid (PCI:0000:65:00): 13, pid=4242, name=python, Graphics SM Warp Exception on (GPC 0, TPC 0, SM 0)"
+        ),
         "[1.0] NVRM: Xid (PCI:0000:3b:00): 43, pid=2911, name=python, Ch 00000010",
         "container exited with exit code 1",
         (
@@ -359,12 +414,28 @@ TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
         "RuntimeError: CUDA error: an illegal memory access was encountered",
     ),
     "crash_signal": (
+        "kernel: Memory failure: 0x12a4: Sending SIGBUS to python:1234 due to hardware memory corruption",
         "python exited with code 139",
         ("dmesg: python[1234]: segfault at 7f0 ip 00007f sp 00007f error 4 in libtorch_cuda.so[7f+1000]"),
         ("Fatal Python error: Segmentation fault\n\nCurrent thread 0x0000 (most recent call first):"),
         ("terminate called after throwing an instance of 'c10::Error'\nAborted (core dumped)"),
     ),
     "external_kill": (
+        (
+            "kind: Pod\n"
+            "metadata:\n"
+            "  name: llm-0\n"
+            "  deletionGracePeriodSeconds: 30\n"
+            '  deletionTimestamp: "2025-02-03T04:05:36Z"\n'
+            "status:\n"
+            "  containerStatuses:\n"
+            "  - name: model\n"
+            "    state:\n"
+            "      terminated:\n"
+            "        exitCode: 143\n"
+            "        reason: Error\n"
+            '        finishedAt: "2025-02-03T03:05:10Z"'
+        ),
         (
             "2024-01-01T00:00:00Z container kill 9a0018abdad2f7ed48b56848a498461b1561304f5d6b3518a679"
             "b7767fc2761e (image=x, signal=15)\n"

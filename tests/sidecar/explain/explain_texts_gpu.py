@@ -5,6 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 GPU_TEXTS: Final[tuple[str, ...]] = (
+    "E0203 04:05:06 1 model_lifecycle.cc:642] failed to load 'llm' version 1: unable to create stream: out of memory",
+    (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.50 GiB. GPU 0 has 1.10 GiB free.\n"
+        "[2025-02-03 04:05:06] Received sigquit from a child process. It usually means the child failed.\n"
+        "Killed"
+    ),
     (
         "RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 15.78 GiB total "
         "capacity; 14.20 GiB already allocated; 11.75 MiB free; 14.60 GiB reserved in total by "

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from sidecar.explain.reading import explain
 from sidecar.verdict.values import Confidence, EndClass
 from tests.sidecar.explain.explaining import classes, explained
 
@@ -137,3 +138,34 @@ def test_names_in_a_pod_object() -> None:
     for text in (json.dumps(pod), json.dumps(pod, indent=4), yaml.safe_dump(pod)):
         found = {one.fields["container"]: (one.end_class.value, one.fields["restarts"]) for one in explained(file=text)}
         assert found == expected
+
+
+def test_objects_of_a_list_are_told_apart() -> None:
+    """What is said of one pod of a list explains nothing of another, however the list is written."""
+    killed = {"exitCode": 137, "reason": "OOMKilled", "finishedAt": "2025-02-03T04:05:10Z"}
+    pods = [
+        {
+            "metadata": {"name": "a"},
+            "status": {"containerStatuses": [{"name": "m", "restartCount": 3, "state": {"terminated": killed}}]},
+        },
+        {
+            "metadata": {"name": "b"},
+            "status": {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."},
+        },
+    ]
+    for text in (json.dumps({"items": pods}), json.dumps({"items": pods}, indent=2), yaml.safe_dump({"items": pods})):
+        found = {one.end_class.value: one.fields.get("exit_code") for one in explained(file=text)}
+        assert found == {"cgroup_oom": 137, "eviction": None}
+
+
+def test_an_export_with_the_newest_line_first(tmp_path: Path) -> None:
+    """Log stores give records from the last to the first; lines keep the numbers that they have in the file."""
+    record = '{{"jsonPayload":{{"MESSAGE":"{}"}},"timestamp":"2025-02-03T04:05:0{}Z"}}'
+    names = "oom_memcg=/kubepods/pod1,task_memcg=/kubepods/pod1/c,task=vllm,pid=77,uid=0"
+    killed = "Memory cgroup out of memory: Killed process 77 (vllm) total-vm:9kB, anon-rss:8kB, file-rss:0kB"
+    lines = (record.format(killed, 7), record.format(f"oom-kill:constraint=CONSTRAINT_MEMCG,{names}", 6))
+    export = tmp_path / "export.json"
+    export.write_text("\n".join(lines))
+    (one,) = explain((str(export),)).incidents
+    assert one.fields["oom_memcg"] == "/kubepods/pod1"
+    assert {text.line: text.text[:8] for text in one.evidence if text.line} == {1: "Memory c", 2: "oom-kill"}
