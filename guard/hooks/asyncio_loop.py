@@ -1,12 +1,11 @@
-"""Owner of `BaseSelectorEventLoop.run_forever`: the main thread's event loop says once a second that it turns.
+"""Owner of `run_forever` of asyncio's loop and of uvloop's: the main thread's says once a second that it turns.
 
 The sidecar tells by it a server whose loop is late under reclaim from one whose loop stands still. One timer a second,
 as long as the loop runs; the loop's own methods do everything else. OOMGUARD_LOOP=off leaves it out.
 
 Beats: `asyncio` ticks; `asyncio.begun` and `asyncio.ended` tell whether a loop runs at all, as a server may run one for
 its start alone. Only those of the main thread: the loop of a helper in another thread would go on for a serving loop
-that stands still. Loops that run already, and loops that are no selector loops (uvloop), are not seen;
-`guard.beat("loop")` is for those.
+that stands still. Loops that run already, and those of other libraries, are not seen; `guard.beat("loop")` is for them.
 """
 
 from __future__ import annotations
@@ -29,6 +28,8 @@ if TYPE_CHECKING:
 
 SWITCH = "OOMGUARD_LOOP"
 TICK_SECONDS = 1.0
+_LOOPS = {"asyncio.selector_events": "BaseSelectorEventLoop", "uvloop": "Loop"}
+"""The class of each module. uvloop's takes `run_forever` from a compiled one, and looks it up on itself each time."""
 
 
 class _Turning:
@@ -64,7 +65,7 @@ def install(keeper: Keeper, module: ModuleType) -> Callable[[], None]:
     """Wrap the method of the class; it is asked for at each run, so loops made before are covered too."""
     if os.environ.get(SWITCH, "").strip().lower() == "off":
         return _nothing
-    owner = module.BaseSelectorEventLoop
+    owner = getattr(module, _LOOPS[module.__name__])
     original = owner.run_forever
 
     @functools.wraps(original)

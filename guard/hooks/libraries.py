@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 LIBRARIES = (
     ("asyncio.base_events", "asyncio_errors"),
     ("asyncio.selector_events", "asyncio_loop"),
+    ("uvloop", "asyncio_loop"),
     ("multiprocessing.util", "worker_processes"),
     ("torch.cuda", "torch_memory"),
     ("torch.serialization", "torch_load"),
@@ -31,6 +32,8 @@ LIBRARIES = (
     ("torch._inductor.package.package", "export_load"),
     ("safetensors", "safe_open"),
     ("safetensors.torch", "safetensors_load"),
+    ("safetensors.numpy", "safetensors_load"),
+    ("safetensors.flax", "safetensors_load"),
     ("transformers.modeling_utils", "transformers_load"),
     ("accelerate.utils.modeling", "accelerate_load"),
     ("accelerate.big_modeling", "accelerate_load"),

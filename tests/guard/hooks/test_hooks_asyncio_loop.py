@@ -38,6 +38,41 @@ def test_a_running_loop_ticks_until_the_end(tmp_path: Path) -> None:
     assert (found["asyncio.begun"], found.get("asyncio.ended", 0)) == (1, 0)
 
 
+UVLOOP = (
+    RUN
+    + """
+import uvloop
+async def long():
+    await asyncio.sleep(1.5)
+    import os; os._exit(0)
+"""
+)
+
+
+@pytest.mark.parametrize("run", ["uvloop.run(long())", "uvloop.install(); asyncio.run(long())"])
+def test_uvloop_ticks_too(tmp_path: Path, run: str) -> None:
+    """The real uvloop ticks once a second, whether it is asked for itself or is asyncio's policy."""
+    ended = run_host(UVLOOP + run, tmp_path)
+    assert ended.returncode == 0, ended.err
+    found = beats(tmp_path)
+    assert (found["asyncio"], found["asyncio.begun"], found.get("asyncio.ended", 0)) == (2, 1, 0)
+
+
+def test_uvloop_gets_its_class_back(tmp_path: Path) -> None:
+    """Uninstall leaves nothing on uvloop's class, and its loops run as before."""
+    code = (
+        RUN
+        + """
+import uvloop
+before = 'run_forever' in vars(uvloop.Loop)
+guard.install().uninstall()
+uvloop.run(work())
+print(before, 'run_forever' in vars(uvloop.Loop))
+"""
+    )
+    assert run_host(code, tmp_path).out == "True False\n"
+
+
 def test_a_loop_of_another_thread_does_not_tick(tmp_path: Path) -> None:
     """A helper's loop says nothing about the serving one."""
     code = RUN + "t = threading.Thread(target=lambda: asyncio.run(work()))\nt.start(); t.join()\nguard.beat('x')"
