@@ -62,16 +62,14 @@ def play_lane(chosen: Sequence[Scenario], folder: Path, tell: Tell, *, inside: b
     files = {} if inside else the_files(folder.parent)
     left = list(chosen)
     while left:
-        with Stage(folder, EMULATED if inside else HERE) as stage:
-            while left:
-                scenario = left.pop(0)
-                try:
-                    lines = play(stage, scenario, files)
-                except (OSError, AssertionError) as error:
-                    tell({"name": scenario.name, "why": f"{type(error).__name__}: {error}", "for_good": False})
-                    break
-                for line in lines:
-                    tell({"line": line.document()})
+        try:
+            with Stage(folder, EMULATED if inside else HERE) as stage:
+                while left:
+                    for line in play(stage, left[0], files):
+                        tell({"line": line.document()})
+                    left.pop(0)
+        except Exception as error:  # noqa: BLE001 - nothing stops a run: it is told, and the next one is played
+            tell({"name": left.pop(0).name, "why": f"{type(error).__name__}: {error}", "for_good": False})
 
 
 def emulate(names: Sequence[str], tell: Tell) -> None:
