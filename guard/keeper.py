@@ -79,7 +79,7 @@ class Keeper:
         self.relief: Relief | None = None
         self.watch: PressureWatch | None = None
         self.loaded_files: dict[str, str] = {}
-        """Checkpoints that were loaded, as the host named them, and absolute; bounded. Relief may drop them from the cache."""
+        """Checkpoints that were loaded, as the host named them, and absolute; bounded. Relief drops their pages."""
 
     def arm(self) -> None:
         """Take a session and wait. The process that `oomguard run` started takes the one its runner reports.

@@ -1,4 +1,6 @@
-"""Which memory failure an exception stands for, and the figures that its text holds. Pure.
+"""Which memory failure an exception stands for, and the figures that its text holds.
+
+Pure, but for one look at whether /dev/shm is full where an exception of a full volume names no file.
 
 torch has two types for this (`OutOfMemoryError`, `AcceleratorError`) and gives them no fields; every library under it
 raises plain RuntimeErrors. So type first, then text. The texts were read in torch 2.14.1's own libraries and in issue
@@ -11,6 +13,7 @@ A text that may mean memory but need not ("CUBLAS_STATUS_NOT_INITIALIZED", "unab
 from __future__ import annotations
 
 import errno
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -28,6 +31,7 @@ MMAP: Final = "mmap"
 SHM: Final = "shared_memory"
 HOST: Final = "memory_error"
 
+_SHM_FOLDER: Final = "/dev/shm/"  # noqa: S108 - only looked at
 _CAUSES: Final = 8
 """How many exceptions of a chain or group are looked at."""
 _HEAD, _TAIL = 8000, 2000
@@ -158,16 +162,30 @@ def _kind_and_source(exc: BaseException) -> tuple[str, str] | None:
     is_torch = any(name.startswith("torch.") and name.endswith("OutOfMemoryError") for name in names)
     if not is_torch and not isinstance(exc, (RuntimeError, OSError)):
         return None
-    if isinstance(exc, OSError) and exc.errno == errno.ENOSPC and _in_shm(exc.filename):
+    if isinstance(exc, OSError) and exc.errno == errno.ENOSPC and _of_shm(exc):
         return SHM, "system"
     text = text_of(exc).lower()
     by_text = next(((kind, source) for kind, source, pattern in _ROWS if re.search(pattern, text)), None)
     return by_text or ((GPU, "torch") if is_torch else None)
 
 
+def _of_shm(exc: OSError) -> bool:
+    """Whether shared memory is what is full. A copy names two files, the second is the one it wrote.
+
+    A `write` names none; then it is where shared memory has no free page now.
+    """
+    names = [name for name in (exc.filename, exc.filename2) if name is not None]
+    if names:
+        return _in_shm(names[-1])
+    try:
+        return os.statvfs(_SHM_FOLDER).f_bavail == 0
+    except OSError:
+        return False
+
+
 def _in_shm(name: object) -> bool:
     """Whether a file lies in shared memory; multiprocessing names its segments without the folder."""
-    return isinstance(name, str) and name.startswith(("/dev/shm/", "/psm_", "/torch_"))  # noqa: S108 - only looked at
+    return isinstance(name, str) and name.startswith((_SHM_FOLDER, "/psm_", "/torch_"))
 
 
 def _pins(tb: TracebackType | None) -> bool:

@@ -17,8 +17,8 @@ What the server and the outside see is what they would see without us:
     * Orphans. As PID 1 we reap whatever is handed to us. We end when the server ends, and with us the container.
 
 Ours alone: the server's kernel files are handed over to the sidecar, and its raw wait status is reported when it
-ends: as a note in the shared directory (see `guard.box.end_note`), and by the link. Where there is no sidecar this
-costs at most `_FAREWELL_SECONDS` at the end. With OOMGUARD=off neither
+ends, with the time of the first SIGTERM that came here: as a note in the shared directory (see `guard.box.end_note`),
+and by the link. Where there is no sidecar this costs at most `_FAREWELL_SECONDS` at the end. With OOMGUARD=off neither
 happens. The server's oom_score_adj is left as it is; so is ours.
 
 The signal numbers SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP and SIGSYS stay unblocked: they are our own faults.
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     Mask = set[int] | set[signal.Signals] | set[int | signal.Signals]
+    SigtermTimes = tuple[float, float] | tuple[None, None]  # wall clock, monotonic
 
 SITE: Final = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")
 EXIT_USAGE: Final = 2
@@ -122,10 +123,10 @@ def run(command: Sequence[str]) -> int:
     if guarded:
         with fence("hand-over"):
             say_end = _hand_over(child, session, command, held)
-    status = _attend(child, taken)
+    status, sigterm = _attend(child, taken)
     if say_end is not None:
         with fence("farewell"):
-            say_end(status)
+            say_end(status, sigterm)
     return _end_like(status, mask)
 
 
@@ -160,14 +161,17 @@ def _is_there(name: str) -> bool:
     return any(os.path.isfile(os.path.join(folder, name)) for folder in folders)
 
 
-def _attend(child: int, taken: Mask) -> int:
-    """Pass signals on and reap until the server ends; give its raw wait status."""
+def _attend(child: int, taken: Mask) -> tuple[int, SigtermTimes]:
+    """Pass signals on and reap until the server ends; give its raw wait status, and when the first SIGTERM came."""
+    sigterm: SigtermTimes = (None, None)
     while True:
         info = signal.sigwaitinfo(taken)
+        if info.si_signo == signal.SIGTERM and sigterm[0] is None:
+            sigterm = (time.time(), time.monotonic())
         if info.si_signo == signal.SIGCHLD:
             status = _reap(child)
             if status is not None:
-                return status
+                return status, sigterm
         elif info.si_code < _SI_KERNEL_MIN:
             try:
                 os.kill(child, info.si_signo)
@@ -194,7 +198,7 @@ def _reap(child: int) -> int | None:
 
 def _hand_over(
     child: int, session: str, command: Sequence[str], held: Mapping[str, int]
-) -> Callable[[int], None] | None:
+) -> Callable[[int, SigtermTimes], None] | None:
     """Start the link that hands over the server's kernel files; None where its life cannot be told.
 
     Returns:
@@ -227,7 +231,7 @@ def _hand_over(
     link = LinkClient(LinkSettings(socket_path(shared_directory())), make_handover, lambda _notice: None)
     link.start()
 
-    def say_end(status: int) -> None:
+    def say_end(status: int, sigterm: SigtermTimes) -> None:
         note = end_note.EndNote(
             life=life,
             name=who.name,
@@ -235,10 +239,12 @@ def _hand_over(
             wait_status=status,
             at_wall_s=time.time(),
             at_monotonic_s=time.monotonic(),
+            sigterm_wall_s=sigterm[0],
+            sigterm_monotonic_s=sigterm[1],
         )
         with contextlib.suppress(OSError):  # no shared directory, or a full one
             end_note.write(os.path.join(shared_directory(), "boxes"), note)
-        link.send(ChildExit(life, status), within_seconds=_FAREWELL_SECONDS)
+        link.send(ChildExit(life, status, *sigterm), within_seconds=_FAREWELL_SECONDS)
 
     return say_end
 

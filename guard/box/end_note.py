@@ -1,8 +1,9 @@
 """A note that `oomguard run` leaves of every end, for the sidecar that did not hear of it: how its server ended.
 
 `boxes/SESSION.end` in the shared directory, JSON of at most 4 KiB: `v`, `life`, `name`, `command`, `wait_status` (as
-wait(2) gave it), `at_wall_s`, `at_monotonic_s`. The sidecar removes it once the end is recorded; without a sidecar the
-newest `KEPT` stay.
+wait(2) gave it), `at_wall_s`, `at_monotonic_s`, and when the first SIGTERM was passed on to it, `sigterm_wall_s` and
+`sigterm_monotonic_s` (null or absent: none was). The sidecar removes it once the end is recorded; without a sidecar
+the newest `KEPT` stay.
 """
 
 # ruff: noqa: PTH105, PTH108, PTH118 - pathlib is memory that the runner does not need
@@ -39,6 +40,8 @@ class EndNote:
     wait_status: int
     at_wall_s: float
     at_monotonic_s: float
+    sigterm_wall_s: float | None = None  # of the first SIGTERM that was passed on to it
+    sigterm_monotonic_s: float | None = None
 
 
 def write(directory: str, note: EndNote) -> None:
@@ -81,6 +84,8 @@ def parse(raw: bytes, where: str) -> Reading[EndNote]:
             wait_status=_number(fields["wait_status"], _MOST_STATUS),
             at_wall_s=_seconds(fields["at_wall_s"]),
             at_monotonic_s=_seconds(fields["at_monotonic_s"]),
+            sigterm_wall_s=_seconds_or_none(fields.get("sigterm_wall_s")),
+            sigterm_monotonic_s=_seconds_or_none(fields.get("sigterm_monotonic_s")),
         )
     except (ValueError, TypeError, KeyError, RecursionError) as exc:
         return Unknown(Why.MALFORMED, where, detail=str(exc)[:_TEXT_LENGTH])
@@ -105,6 +110,10 @@ def _seconds(found: object) -> float:
     if not isinstance(found, int | float) or isinstance(found, bool) or not 0 <= found <= _MOST_NUMBER:
         raise ValueError("not a time")
     return float(found)
+
+
+def _seconds_or_none(found: object) -> float | None:
+    return None if found is None else _seconds(found)
 
 
 def _prune(directory: str) -> None:

@@ -91,10 +91,12 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class ChildExit:
-    """From a runner: how the process it handed over ended, as wait(2) gave it."""
+    """From a runner: how the process it handed over ended, as wait(2) gave it, and the first SIGTERM it passed on."""
 
     life: LifeId
     wait_status: int
+    sigterm_wall_s: float | None = None
+    sigterm_monotonic_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,18 +235,29 @@ def _difference(fields: Mapping[str, Any], key: str) -> int | None:
 
 
 def _relieved(fields: Mapping[str, Any]) -> Relieved:
-    seconds = fields.get("seconds")
-    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 <= seconds <= _MOST_NUMBER:
-        raise ProtocolError("seconds is no duration")
     return Relieved(
         action=_text(fields, "action", _NAME_LENGTH),
         level=_text(fields, "level", _NAME_LENGTH),
-        seconds=float(seconds),
+        seconds=_seconds(fields, "seconds"),
         anon_freed_bytes=_difference(fields, "anon_freed_bytes"),
         cgroup_freed_bytes=_difference(fields, "cgroup_freed_bytes"),
         gpu_freed_bytes=_difference(fields, "gpu_freed_bytes"),
         said=_text(fields, "said", _NAME_LENGTH),
     )
+
+
+def _child_exit(fields: Mapping[str, Any]) -> ChildExit:
+    wall, monotonic = (
+        None if fields.get(key) is None else _seconds(fields, key) for key in ("sigterm_wall_s", "sigterm_monotonic_s")
+    )
+    return ChildExit(_life(fields), _number(fields, "wait_status", 0xFFFF), wall, monotonic)
+
+
+def _seconds(fields: Mapping[str, Any], key: str) -> float:
+    found = fields.get(key)
+    if not isinstance(found, int | float) or isinstance(found, bool) or not 0 <= found <= _MOST_NUMBER:
+        raise ProtocolError(f"{key} is no time in seconds")
+    return float(found)
 
 
 def _list(fields: Mapping[str, Any], key: str, most: int) -> list[object]:
@@ -266,7 +279,7 @@ _DECODERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Message]]] = {
     "hello": _hello,
     "welcome": lambda fields: Welcome(_text(fields, "release", _NAME_LENGTH)),
     "refused": lambda fields: Refused(_text(fields, "reason", _TEXT_LENGTH)),
-    "child_exit": lambda fields: ChildExit(_life(fields), _number(fields, "wait_status", 0xFFFF)),
+    "child_exit": _child_exit,
     "pressure": lambda fields: Pressure(_text(fields, "level", _NAME_LENGTH), _text(fields, "reason", _TEXT_LENGTH)),
     "relieved": _relieved,
 }

@@ -59,7 +59,23 @@ CASES = [
         FULL + "os.posix_fallocate(os.open('/dev/shm/x', os.O_RDWR | os.O_CREAT), 0, 8 << 20)",
         "exception",
         {},
-        id="a full file system that is not named",
+        id="a request that would not have fitted into what is still free",
+        marks=LAB,
+    ),
+    pytest.param(
+        FULL + "file = open('/dev/shm/x', 'wb', 0)\nwhile True: file.write(bytes(4096))",
+        "shared_memory",
+        {"source": "system"},
+        id="a write that filled it",
+        marks=LAB,
+    ),
+    pytest.param(
+        FULL
+        + "import shutil\nwith open('{folder}/w', 'wb') as file: file.truncate(8 << 20)\n"
+        + "shutil.copyfile('{folder}/w', '/dev/shm/w')",
+        "shared_memory",
+        {"source": "system"},
+        id="a copy that filled it",
         marks=LAB,
     ),
 ]

@@ -238,6 +238,11 @@ CASES: dict[str, tuple[BaseException, str, dict[str, object]]] = {
         "shared_memory",
         {"source": "system"},
     ),
+    "copy to shared memory": (
+        OSError(errno.ENOSPC, "No space left on device", "/models/x", None, "/dev/shm/x"),
+        "shared_memory",
+        {"source": "system"},
+    ),
     "numpy": (
         MemoryError("Unable to allocate 10.0 GiB for an array with shape (10737418240,) and data type uint8"),
         "memory_error",
@@ -267,6 +272,8 @@ def test_kind_source_and_figures(name: str) -> None:
         RuntimeError("unable to open shared memory object </torch_1> in read-write mode: Too many open files (24)"),
         RuntimeError("unable to write to file </data/log>: Permission denied (13)"),
         OSError(errno.ENOSPC, "No space left on device", "/data/log"),
+        OSError(errno.ENOSPC, "No space left on device", "/dev/shm/x", None, "/data/x"),
+        OSError(errno.ENOSPC, "No space left on device"),  # while there is room in /dev/shm
         ValueError("CUDA out of memory"),
         KeyboardInterrupt(),
     ],

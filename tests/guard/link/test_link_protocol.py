@@ -38,7 +38,14 @@ HELLO = Hello(
     hidden_ancestors=True,
     descriptors=("levels/0/memory.current", "proc/stat"),
 )
-MESSAGES = [HELLO, Welcome("1.2"), Refused("no"), ChildExit(LIFE, 139), Pressure("warning", "8 s to the limit")]
+MESSAGES = [
+    HELLO,
+    Welcome("1.2"),
+    Refused("no"),
+    ChildExit(LIFE, 139),
+    ChildExit(LIFE, 0, 1e9, 12.5),
+    Pressure("warning", "8 s to the limit"),
+]
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)

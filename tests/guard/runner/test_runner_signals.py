@@ -6,12 +6,17 @@ import os
 import pty
 import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from guard.box import end_note
+from guard.link.protocol import ChildExit, Role
+from guard.model import Known
 from tests.guard.hosts import environment, run_command
 from tests.guard.runner.running import RUN, started
+from tests.guard.sidecar_socket import listening
 
 ECHO_SIGNALS = """
 import os, signal, sys
@@ -50,6 +55,35 @@ def test_signals_reach_the_server(tmp_path: Path) -> None:
             runner.send_signal(number)
             assert int(runner.stdout.readline()) == number
         assert runner.wait(20) == 6
+
+
+def test_the_first_sigterm_is_told_with_the_end(tmp_path: Path) -> None:
+    """End note and link say when SIGTERM was passed on, and say nothing of it where there was none."""
+    command = [sys.executable, "-c", ECHO_SIGNALS, f"{int(signal.SIGTERM)}"]
+    with listening(tmp_path) as sidecar, started(command, tmp_path) as runner:
+        taken = [sidecar.accept(), sidecar.accept()]
+        before = time.time(), time.monotonic()
+        runner.send_signal(signal.SIGTERM)
+        assert runner.wait(20) == 6
+        (by_runner,) = [one for one in taken if one.hello.role is Role.RUNNER]
+        said = by_runner.receive()
+    assert isinstance(said, ChildExit)
+    (note,) = _notes(tmp_path)
+    assert (note.sigterm_wall_s, note.sigterm_monotonic_s) == (said.sigterm_wall_s, said.sigterm_monotonic_s)
+    assert said.sigterm_wall_s is not None
+    assert said.sigterm_monotonic_s is not None
+    assert before[0] <= said.sigterm_wall_s <= note.at_wall_s
+    assert before[1] <= said.sigterm_monotonic_s <= note.at_monotonic_s
+    for path in (tmp_path / "boxes").glob(f"*{end_note.SUFFIX}"):
+        path.unlink()
+    assert run_command([*RUN, "sh", "-c", "kill -KILL $$"], environment(tmp_path)).returncode == -signal.SIGKILL
+    (note,) = _notes(tmp_path)
+    assert (note.sigterm_wall_s, note.sigterm_monotonic_s) == (None, None)
+
+
+def _notes(shared: Path) -> list[end_note.EndNote]:
+    found = [end_note.parse(path.read_bytes(), path.name) for path in (shared / "boxes").glob(f"*{end_note.SUFFIX}")]
+    return [one.value for one in found if isinstance(one, Known)]
 
 
 def test_signals_that_the_caller_ignores(tmp_path: Path) -> None:
