@@ -39,7 +39,7 @@ def no_leaks() -> Iterator[None]:
     """Fail a test that leaves a child process or a lab cgroup behind. Fixtures of wider scope are not its own."""
     children, groups = _children(), left_behind()
     yield
-    until(lambda: _children() <= children, 5, f"children to be gone: {_children() - children}")
+    until(lambda: _children() <= children, 30, f"children to be gone: {_children() - children}")
     assert groups == left_behind(), "every lab cgroup must be removed"
 
 

@@ -32,7 +32,7 @@ class Life:
         self._runner = runner
         self._port = port
         self._log = log
-        self.pid = until(self._child_of_runner, 20, "oomguard run to start the server")
+        self.pid = until(self._child_of_runner, 30, "oomguard run to start the server")
         self._pidfd = os.pidfd_open(self.pid)
         threading.Thread(target=self._note_death, daemon=True).start()
 
@@ -90,7 +90,7 @@ class Life:
             until(lambda: not self.alive, GRACE_SECONDS, "the server to end by itself")
         if self.alive:
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
-            until(lambda: not self.alive, 10, "the server to end after SIGKILL")
+            until(lambda: not self.alive, 30, "the server to end after SIGKILL")
 
     def own_memory_bytes(self) -> int:
         """Anonymous memory of the group: what the kernel cannot drop."""

@@ -87,5 +87,5 @@ def _one(stage: Stage, way: Way, number: int) -> Death:
     with stage.model(f"{way.name}-{number}", way.load, LIMIT) as model:
         way.strike(model.pid)
         died = model.wait_end(60)
-        incident = until(lambda: stage.incident(model), 10, "a verdict", pause_seconds=0.01)
+        incident = until(lambda: stage.incident(model), 30, "a verdict", pause_seconds=0.01)
         return Death(way, incident["verdict_after_seconds"], monotonic() - died, incident["class"] == way.end_class)

@@ -106,7 +106,7 @@ class Stage:
             return False
 
         until(answers, 30, "the sidecar to answer")
-        return until(lambda: inner_pid(process.pid), 5, "the sidecar's pid")
+        return until(lambda: inner_pid(process.pid), 30, "the sidecar's pid")
 
     @contextlib.contextmanager
     def model(self, name: str, command: Sequence[str], limits: Limits) -> Iterator[Model]:
@@ -118,7 +118,7 @@ class Stage:
                 env={"OOMGUARD_DIR": str(self.shared), "OOMGUARD_NAME": name},
                 output=output,
             )
-            pid = until(lambda: inner_pid(runner.pid), 20, f"{name} to run")
+            pid = until(lambda: inner_pid(runner.pid), 30, f"{name} to run")
             pidfd = os.pidfd_open(pid)
             try:
                 until(lambda: self._sees(name), 30, f"the sidecar to see {name}")

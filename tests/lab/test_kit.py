@@ -47,7 +47,7 @@ def test_leaving_the_context_kills_and_removes_everything_below() -> None:
     with Cgroup.make("outer", Limits(memory_max_bytes=100 * MIB)) as outer:
         inner = outer.child("inner")
         sleeper = inner.spawn(["sleep", "1000"])
-        until(lambda: sleeper.pid in outer.pids(), 5, "the sleeper to join")
+        until(lambda: sleeper.pid in outer.pids(), 30, "the sleeper to join")
     assert sleeper.returncode == -signal.SIGKILL
     assert not any(folder.exists() for folder in outer.trees.values())
 
@@ -60,7 +60,7 @@ def test_no_group_outlives_its_maker(stop: signal.Signals) -> None:
     ) as maker:
         assert maker.stdout
         folder = Path(maker.stdout.readline().decode().strip())
-        until((folder / "cgroup.procs").read_text, 5, "the sleeper to join")
+        until((folder / "cgroup.procs").read_text, 30, "the sleeper to join")
         maker.send_signal(stop)
     assert folder.exists() == (stop is signal.SIGKILL)
     sweep()
@@ -96,10 +96,10 @@ def test_inner_pid_is_the_command_that_gets_the_signal() -> None:
     """The program unshare stays as a parent that ignores SIGTERM, so the pid of the command itself is told."""
     with Cgroup.make("inner") as group:
         process = group.spawn(["sleep", "1000"], apart=Apart())
-        pid = until(lambda: inner_pid(process.pid), 5, "the command to run")
-        until(lambda: Path(f"/proc/{pid}/comm").read_text() == "sleep\n", 5, "the command to be executed")
+        pid = until(lambda: inner_pid(process.pid), 30, "the command to run")
+        until(lambda: Path(f"/proc/{pid}/comm").read_text() == "sleep\n", 30, "the command to be executed")
         os.kill(pid, signal.SIGKILL)
-        assert process.wait(5) != 0
+        assert process.wait(30) != 0
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_a_server_that_grows_is_relieved_and_lives() -> None:
     """At 20 MiB/s under 160 MiB it would be killed in eight seconds; told in time it lives through three rounds."""
     with Stage() as stage, stage.group.child("model", Limits(memory_max_bytes=160 * MIB)) as group:
         event = stage.shared / "event"
-        until((stage.shared / "pressure.sock").exists, 20, "the sidecar to offer its pressure socket")
+        until((stage.shared / "pressure.sock").exists, 30, "the sidecar to offer its pressure socket")
         with (stage.folder / "model.log").open("wb") as output:
             runner = group.spawn(
                 [OOMGUARD, "run", "--", sys.executable, "-c", SERVER],

@@ -43,8 +43,12 @@ class SteppedClock(VirtualClock):
         self.at_s += seconds
 
     async def step(self) -> None:
-        """Let the sleeper go on, and wait until it sleeps again, five seconds at most."""
-        await asyncio.wait_for(self._asleep.wait(), 5)
+        """Let the sleeper go on, and wait until it sleeps again, half a minute at most."""
+        await self.let_go()
+        await asyncio.wait_for(self._asleep.wait(), 30)
+
+    async def let_go(self) -> None:
+        """Let the sleeper go on, and perhaps never sleep again."""
+        await asyncio.wait_for(self._asleep.wait(), 30)
         self._asleep.clear()
         self._go.set()
-        await asyncio.wait_for(self._asleep.wait(), 5)

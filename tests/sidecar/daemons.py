@@ -50,7 +50,7 @@ class Daemon:
     def __enter__(self) -> Self:
         """Wait until it answers."""
         try:
-            until(self._ready, 20, "the daemon to answer")
+            until(self._ready, 30, "the daemon to answer")
         except BaseException:
             self.__exit__()
             raise
@@ -72,6 +72,13 @@ class Daemon:
         with contextlib.closing(connection):
             connection.request("GET", path, headers={"Accept": "application/json", "User-Agent": program})
             return json.load(connection.getresponse())
+
+    def text(self, path: str) -> str:
+        """Ask for a page of plain text."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        with contextlib.closing(connection):
+            connection.request("GET", path)
+            return connection.getresponse().read().decode()
 
     def events(self) -> list[dict[str, Any]]:
         """Give what it logged, one mapping a line."""

@@ -21,7 +21,7 @@ EXIT_3 = "sys.stdin.readline(); sys.exit(3)"
 def test_sigterm_ends_it_in_order(tmp_path: Path) -> None:
     """On SIGTERM everything is written, the socket is gone and the status is 0."""
     with Daemon(tmp_path / "shared", tmp_path / "log") as daemon:
-        until((tmp_path / "shared/link.sock").exists, 10, "the socket")
+        until((tmp_path / "shared/link.sock").exists, 30, "the socket")
         assert daemon.stop() == 0
         assert not (tmp_path / "shared/link.sock").exists()
         assert daemon.events()[-1]["event"] == "sidecar_stopped"
@@ -53,7 +53,7 @@ def test_without_its_directory_it_runs_degraded_and_recovers(tmp_path: Path) -> 
             return {words.split(":")[0] for words in daemon.get("/livez?verbose")["sidecar_degraded"]}
 
         assert daemon.get("/livez")["passed"]
-        until(lambda: {"record", "handover"} <= degraded(), 10, "the missing directory to be said")
+        until(lambda: {"record", "handover"} <= degraded(), 30, "the missing directory to be said")
         blocked.unlink()
         (blocked / "shared").mkdir(parents=True)
         until((blocked / "shared/link.sock").exists, 40, "the socket to be made")
@@ -67,13 +67,13 @@ def test_an_end_is_told_within_a_second_and_lives_are_counted(tmp_path: Path) ->
     with Daemon(tmp_path, tmp_path / "log") as daemon:
         for life in (1, 2):
             with model(tmp_path, "server", EXIT_3) as process:
-                until(lambda: _state(daemon) not in {None, "dead"}, 20, "the model to be seen alive")
+                until(lambda: _state(daemon) not in {None, "dead"}, 30, "the model to be seen alive")
                 assert let_go(process) == 3
-            incidents = until(partial(_incidents, daemon, life), 10, "the incident")
+            incidents = until(partial(_incidents, daemon, life), 30, "the incident")
             assert incidents[0]["class"] == "application_exit"
             assert incidents[0]["fields"]["exit_code"] == 3
             assert incidents[0]["verdict_after_seconds"] < 1
-            until(lambda: _state(daemon) == "dead", 5, "the model to be dead")
+            until(lambda: _state(daemon) == "dead", 30, "the model to be dead")
         assert daemon.get("/status")["models"]["server"]["ends"] == {"application_exit": 2}
 
 
@@ -81,12 +81,12 @@ def test_an_ended_model_with_a_successor_fails_nobody_else(tmp_path: Path) -> No
     """The plain pages ask about the model that came after it alone; its own page says that it is dead."""
     with Daemon(tmp_path, tmp_path / "log") as daemon:
         with model(tmp_path, "convert", EXIT_3) as process:
-            until(lambda: _is_seen(daemon, "convert"), 20, "the first model")
+            until(lambda: _is_seen(daemon, "convert"), 30, "the first model")
             let_go(process)
-        until(partial(_incidents, daemon, 1), 10, "its end")
+        until(partial(_incidents, daemon, 1), 30, "its end")
         assert "convert" in daemon.get("/readyz")["models"]
         with model(tmp_path, "llm", EXIT_3):
-            until(lambda: daemon.get("/readyz")["left_out"] == ["convert"], 10, "the successor")
+            until(lambda: daemon.get("/readyz")["left_out"] == ["convert"], 30, "the successor")
             assert list(daemon.get("/livez")["models"]) == ["llm"]
             assert daemon.get("/livez/convert")["models"]["convert"]["state"] == "dead"
 
@@ -99,16 +99,16 @@ def test_the_next_life_has_no_part_in_the_end_of_the_last(tmp_path: Path) -> Non
     """A server that is restarted before a stalled sidecar looks is one model, and its incident knows the old life."""
     with Daemon(tmp_path, tmp_path / "log") as daemon, model(tmp_path, "server", EXIT_3) as first:
         began = time.monotonic()
-        until(lambda: _main_pid(daemon) == first.pid, 20, "the first life")
+        until(lambda: _main_pid(daemon) == first.pid, 30, "the first life")
         daemon.process.send_signal(signal.SIGSTOP)
         try:
             let_go(first)
             with model(tmp_path, "server", EXIT_3) as second:
-                until(lambda: _connects(second.pid), 20, "the second life to hand over")
-                until(lambda: time.monotonic() > began + 4, 10, "the sidecar's look at black boxes to be due as well")
+                until(lambda: _connects(second.pid), 30, "the second life to hand over")
+                until(lambda: time.monotonic() > began + 4, 30, "the sidecar's look at black boxes to be due as well")
                 daemon.process.send_signal(signal.SIGCONT)
-                (incident,) = until(lambda: _incidents(daemon, 1), 20, "the incident")
-                until(lambda: _main_pid(daemon) == second.pid, 20, "the second life")
+                (incident,) = until(lambda: _incidents(daemon, 1), 30, "the incident")
+                until(lambda: _main_pid(daemon) == second.pid, 30, "the second life")
                 assert list(daemon.get("/status")["models"]) == ["server"]
         finally:
             daemon.process.send_signal(signal.SIGCONT)
@@ -120,7 +120,7 @@ def test_the_next_life_has_no_part_in_the_end_of_the_last(tmp_path: Path) -> Non
 def test_a_second_sidecar_of_a_directory_never_says_that_its_record_works(tmp_path: Path) -> None:
     """It did not hold the file for a moment; what does not work is said at level warning."""
     with Daemon(tmp_path, tmp_path / "log"), Daemon(tmp_path, tmp_path / "log2", "--log-level", "warning") as second:
-        until(lambda: second.get("/status")["sidecar"]["ticks"] >= 4, 20, "some seconds of work")
+        until(lambda: second.get("/status")["sidecar"]["ticks"] >= 4, 30, "some seconds of work")
         assert any("another sidecar keeps" in words for words in second.get("/status")["sidecar"]["degraded"])
         said = second.events()
         assert not [one for one in second.get("/events?since=0")["events"] if "recovered" in one["kind"]]
@@ -140,14 +140,14 @@ def test_a_killed_sidecar_goes_on_with_its_record_and_counts_no_life_twice(tmp_p
     with model(tmp_path, "server", EXIT_3) as process:
         with Daemon(tmp_path, tmp_path / "log") as daemon:
             with model(tmp_path, "server-two", EXIT_3) as other:
-                until(lambda: len(daemon.get("/status")["models"]) >= 1, 20, "a model")
+                until(lambda: len(daemon.get("/status")["models"]) >= 1, 30, "a model")
                 let_go(other)
             daemon.process.send_signal(signal.SIGKILL)
             daemon.process.wait()
         with Daemon(tmp_path, tmp_path / "log2") as daemon:
             until(lambda: _main_pid(daemon) == process.pid, 30, "the living model to hand over again")
             let_go(process)
-            until(lambda: daemon.get("/incidents")["incidents"], 10, "the incident")
+            until(lambda: daemon.get("/incidents")["incidents"], 30, "the incident")
             ids = [incident["id"] for incident in daemon.get("/incidents")["incidents"]]
             assert len(ids) == len(set(ids))
             mine = [one for one in daemon.get("/incidents")["incidents"] if one["life"]["pid"] == process.pid]
@@ -158,10 +158,10 @@ def test_an_end_without_a_sidecar_is_found_in_its_black_box(tmp_path: Path) -> N
     """A model that ended while no sidecar ran gives an incident at the next start, once, and its box goes away."""
     boxes = tmp_path / "boxes"
     with model(tmp_path, "server", EXIT_3) as process:
-        until(lambda: boxes.is_dir() and list(boxes.glob("*.box")), 20, "the black box")
+        until(lambda: boxes.is_dir() and list(boxes.glob("*.box")), 30, "the black box")
         let_go(process)
     with Daemon(tmp_path, tmp_path / "log") as daemon:
-        (incident,) = until(lambda: daemon.get("/incidents")["incidents"], 20, "the end to be found")
+        (incident,) = until(lambda: daemon.get("/incidents")["incidents"], 30, "the end to be found")
         assert incident["life"]["pid"] == process.pid
         assert incident["model"] == "server"
         assert incident["class"] == "application_exit"
@@ -174,11 +174,11 @@ def test_an_end_without_a_sidecar_is_found_in_its_black_box(tmp_path: Path) -> N
 def test_a_killed_model_that_no_sidecar_saw_is_told_of_at_once(tmp_path: Path) -> None:
     """SIGKILL leaves no mark, but the lock of the black box is free: no minute of waiting at the next start."""
     with model(tmp_path, "server", "sys.stdin.readline()") as process:
-        until(lambda: list((tmp_path / "boxes").glob("*.box")), 20, "the black box")
+        until(lambda: list((tmp_path / "boxes").glob("*.box")), 30, "the black box")
         process.kill()
         process.wait()
     with Daemon(tmp_path, tmp_path / "log") as daemon:
-        (incident,) = until(lambda: daemon.get("/incidents")["incidents"], 15, "the end to be found")
+        (incident,) = until(lambda: daemon.get("/incidents")["incidents"], 30, "the end to be found")
         assert (incident["model"], incident["life"]["pid"]) == ("server", process.pid)
 
 
@@ -199,7 +199,7 @@ def test_a_record_that_opens_late_is_caught_up_with(tmp_path: Path) -> None:
             until(lambda: len(_incidents(daemon, 2)) == 2, 40, "the record to be read")
             assert [new, old] == [one["id"] for one in _incidents(daemon, 2)]
             assert daemon.get("/status")["models"]["server"]["ends"] == {"application_exit": 2}
-            until(lambda: daemon.get("/events?since=0")["events"][-1]["id"] > last, 10, "numbers to go on")
+            until(lambda: daemon.get("/events?since=0")["events"][-1]["id"] > last, 30, "numbers to go on")
             assert daemon.stop() == 0
     with Daemon(tmp_path, tmp_path / "log3") as daemon:
         assert [new, old] == [one["id"] for one in _incidents(daemon, 2)]
@@ -213,7 +213,7 @@ def test_failures_that_a_kubelet_was_answered_explain_the_stop_that_follows(tmp_
         Daemon(tmp_path, tmp_path / "log", *flags.split()) as daemon,
         model(tmp_path, "server", "sys.stdin.readline()") as process,
     ):
-        until(lambda: _main_pid(daemon) == process.pid, 20, "the model")
+        until(lambda: _main_pid(daemon) == process.pid, 30, "the model")
 
         def failed_as_often() -> bool:
             return not daemon.get("/livez", program="kube-probe/1.31")["passed"]
@@ -222,9 +222,9 @@ def test_failures_that_a_kubelet_was_answered_explain_the_stop_that_follows(tmp_
         for _ in range(2):
             assert failed_as_often()
             daemon.get("/livez", program="curl/8")
-        until(lambda: "livez_failing" in {event["event"] for event in daemon.events()}, 5, "the event")
+        until(lambda: "livez_failing" in {event["event"] for event in daemon.events()}, 30, "the event")
         process.terminate()
-        (incident,) = until(partial(_incidents, daemon, 1), 10, "the incident")
+        (incident,) = until(partial(_incidents, daemon, 1), 30, "the incident")
         assert incident["class"] == "health_check"
         assert incident["fields"]["liveness_failures"] == 3
         assert any("the last 3 liveness probes" in one["text"] for one in incident["evidence"])
@@ -240,12 +240,12 @@ def test_a_stall_of_its_own_is_said_and_fails_nobody(tmp_path: Path) -> None:
         Daemon(tmp_path, tmp_path / "log", *flags) as daemon,
         model(tmp_path, "server", f"{serve}\nh.HTTPServer(('127.0.0.1', {port}), A).serve_forever()"),
     ):
-        until(lambda: _state(daemon) == "ok", 20, "the model to be well")
+        until(lambda: _state(daemon) == "ok", 30, "the model to be well")
         daemon.process.send_signal(signal.SIGSTOP)
         began = time.monotonic()
-        until(lambda: time.monotonic() - began > 5, 10, "three periods and more to pass")
+        until(lambda: time.monotonic() - began > 5, 30, "three periods and more to pass")
         daemon.process.send_signal(signal.SIGCONT)
-        until(lambda: "sidecar_stalled" in [one["event"] for one in daemon.events()], 10, "the stall to be said")
+        until(lambda: "sidecar_stalled" in [one["event"] for one in daemon.events()], 30, "the stall to be said")
         for _ in range(20):
             assert daemon.get("/livez")["passed"]
         assert "hung" not in [one.get("to") for one in daemon.events()]
@@ -255,11 +255,11 @@ def test_a_removed_socket_is_made_anew(tmp_path: Path) -> None:
     """Whoever empties the directory does not cut models off for good."""
     with Daemon(tmp_path, tmp_path / "log") as daemon:
         sock = tmp_path / "link.sock"
-        until(sock.exists, 10, "the socket")
+        until(sock.exists, 30, "the socket")
         sock.unlink()
         until(sock.exists, 30, "a new socket")
         with model(tmp_path, "server", EXIT_3) as process:
-            until(lambda: _main_pid(daemon) == process.pid, 20, "a model to hand over")
+            until(lambda: _main_pid(daemon) == process.pid, 30, "a model to hand over")
 
 
 def test_wrong_settings_end_the_start(tmp_path: Path) -> None:
@@ -273,10 +273,10 @@ def test_wrong_settings_end_the_start(tmp_path: Path) -> None:
 def _one_life(daemon: Daemon, folder: Path) -> None:
     """Let a model live and exit with 3."""
     with model(folder, "server", EXIT_3) as process:
-        until(lambda: _main_pid(daemon) == process.pid, 20, "the model")
+        until(lambda: _main_pid(daemon) == process.pid, 30, "the model")
         assert let_go(process) == 3
-    until(lambda: _state(daemon) == "dead", 5, "the model to be dead")
-    until(lambda: _incidents(daemon, 1), 5, "the incident")
+    until(lambda: _state(daemon) == "dead", 30, "the model to be dead")
+    until(lambda: _incidents(daemon, 1), 30, "the incident")
 
 
 def _last_event_on_disk(folder: Path) -> int:

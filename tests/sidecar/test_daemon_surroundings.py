@@ -62,7 +62,7 @@ def one_life(daemon: Daemon, folder: Path) -> None:
     with model(folder, "server", EXIT_3) as process:
         until(lambda: process.pid in pids(daemon), 30, "the model to hand over")
         let_go(process)
-    until(lambda: len(incidents(daemon)) > before, 20, "the incident")
+    until(lambda: len(incidents(daemon)) > before, 30, "the incident")
     assert incidents(daemon)[0]["class"] == "application_exit"
 
 
@@ -123,7 +123,7 @@ def test_a_path_too_long_for_a_socket_is_said(tmp_path: Path) -> None:
     deep = tmp_path / ("d" * 110)
     deep.mkdir()
     with Daemon(deep, tmp_path / "log") as daemon:
-        until(lambda: "handover" in degraded(daemon), 20, "it to be said")
+        until(lambda: "handover" in degraded(daemon), 30, "it to be said")
         assert "too long" in degraded(daemon)["handover"]
         assert daemon.get("/livez")["passed"]
         assert (deep / "record.sqlite").exists()
@@ -139,7 +139,7 @@ class TestVolumes:
         """Without a record and without a black box the end is told all the same, and written down later."""
         ballast = fill(volume)
         with Daemon(volume, tmp_path / "log") as daemon:
-            until(lambda: "record" in degraded(daemon), 20, "the full volume to be said")
+            until(lambda: "record" in degraded(daemon), 30, "the full volume to be said")
             one_life(daemon, volume)
             ballast.unlink()
             until(lambda: "record" not in degraded(daemon), 60, "the record to be written")
@@ -152,7 +152,7 @@ class TestVolumes:
         """Neither socket nor record can be made: both are named, and both come with write access."""
         subprocess.run(["mount", "-o", "remount,ro", volume], check=True)
         with Daemon(volume, tmp_path / "log") as daemon:
-            until(lambda: {"record", "handover"} <= degraded(daemon).keys(), 20, "both to be said")
+            until(lambda: {"record", "handover"} <= degraded(daemon).keys(), 30, "both to be said")
             assert daemon.get("/livez")["passed"]
             subprocess.run(["mount", "-o", "remount,rw", volume], check=True)
             until(lambda: not degraded(daemon).keys() & {"record", "handover"}, 60, "both to recover")
@@ -182,7 +182,7 @@ class TestKernel:
                 assert "value" in sample["levels"][0]["memory"]["current_bytes"]
                 assert sample["node"]["memory_pressure"]["unknown"] == "missing"
                 let_go(process)
-            until(lambda: incidents(daemon), 20, "the incident")
+            until(lambda: incidents(daemon), 30, "the incident")
         no_crash(tmp_path / "log")
 
     def test_without_meminfo_vmstat_and_boot_id_ends_are_told(self, tmp_path: Path) -> None:

@@ -34,12 +34,12 @@ def test_an_end_between_two_sidecars_is_told_with_its_status(tmp_path: Path, com
     """The next sidecar knows how a server ended that the last one saw start, whatever it was written in; once."""
     with _server(tmp_path, command) as server:
         with Daemon(tmp_path, tmp_path / "log") as daemon:
-            until(lambda: "server" in daemon.get("/status")["models"], 20, "the server to be seen")
+            until(lambda: "server" in daemon.get("/status")["models"], 30, "the server to be seen")
             daemon.process.kill()
         server.communicate(b"\n", timeout=20)
         assert server.returncode == 3
     with Daemon(tmp_path, tmp_path / "log2") as daemon:
-        (incident,) = until(lambda: daemon.get("/incidents")["incidents"], 20, "the end to be found")
+        (incident,) = until(lambda: daemon.get("/incidents")["incidents"], 30, "the end to be found")
         assert (incident["model"], incident["class"]) == ("server", "application_exit")
         assert incident["fields"]["exit_code"] == 3
         until(lambda: not list((tmp_path / "boxes").glob("*.[eb][no][dx]")), 40, "note and box to be removed")
@@ -52,7 +52,7 @@ def test_ends_right_after_the_start_are_told(tmp_path: Path) -> None:
         for status in range(1, 6):
             with _server(tmp_path, ["sh", "-c", f"exit {status}"]) as server:
                 assert server.wait(20) == status
-        incidents = until(lambda: _all(daemon, 5), 10, "the incidents")
+        incidents = until(lambda: _all(daemon, 5), 30, "the incidents")
         assert sorted(one["fields"]["exit_code"] for one in incidents) == [1, 2, 3, 4, 5]
         assert list(daemon.get("/status")["models"]) == ["server"]
 
@@ -68,8 +68,8 @@ def test_a_life_that_ended_with_everything_else_is_closed(tmp_path: Path) -> Non
     """Server, runner and sidecar all killed at once leave nothing: the next sidecar closes the life, as unknown."""
     with _server(tmp_path, ["sleep", "60"]) as server:
         with Daemon(tmp_path, tmp_path / "log") as daemon:
-            life = until(lambda: _started(daemon), 20, "the server to be seen")
-            until(lambda: _is_recorded(tmp_path, life["session"]), 10, "the record to have it")
+            life = until(lambda: _started(daemon), 30, "the server to be seen")
+            until(lambda: _is_recorded(tmp_path, life["session"]), 30, "the record to have it")
             daemon.process.kill()
         server.kill()
         os.kill(life["pid"], signal.SIGKILL)

@@ -35,7 +35,7 @@ async def test_a_failing_task_starts_again_with_doubling_pauses(log: JsonLog) ->
         await asyncio.Event().wait()
 
     supervisor.start("reader", work)
-    await asyncio.wait_for(reached.wait(), 5)
+    await asyncio.wait_for(reached.wait(), 30)
     assert clock.slept == [FIRST_PAUSE_SECONDS * 2**n for n in range(6)] + [LONGEST_PAUSE_SECONDS] * 2
     assert told == [("reader", "OSError: no luck; trying again")]
     await supervisor.stop_all()
@@ -58,7 +58,7 @@ async def test_a_long_good_run_forgets_old_failures(log: JsonLog) -> None:
         raise ValueError
 
     supervisor.start("x", work)
-    await asyncio.wait_for(reached.wait(), 5)
+    await asyncio.wait_for(reached.wait(), 30)
     assert clock.slept == [0.5, 1.0, 2.0, 0.5]
     await supervisor.stop_all()
 
@@ -72,7 +72,7 @@ async def test_a_task_that_ends_by_itself_counts_as_failed(log: JsonLog) -> None
         await asyncio.sleep(0)
 
     supervisor.start("short", work)
-    subject, words = await asyncio.wait_for(told.get(), 5)
+    subject, words = await asyncio.wait_for(told.get(), 30)
     assert subject == "short"
     assert words is not None
     assert "ended by itself" in words
@@ -94,8 +94,8 @@ async def test_a_task_that_recovers_is_no_longer_degraded(log: JsonLog) -> None:
         await asyncio.Event().wait()
 
     supervisor.start("x", work)
-    assert (await asyncio.wait_for(told.get(), 5))[1] is not None
-    assert (await asyncio.wait_for(told.get(), 5)) == ("x", None)
+    assert (await asyncio.wait_for(told.get(), 30))[1] is not None
+    assert (await asyncio.wait_for(told.get(), 30)) == ("x", None)
     assert degraded.words() == ()
     await supervisor.stop_all()
 
@@ -113,7 +113,7 @@ async def test_what_a_task_says_under_its_own_name_is_its_own_to_clear(log: Json
         await asyncio.Event().wait()
 
     supervisor.start("x", work)
-    await asyncio.wait_for(fine.wait(), 5)
+    await asyncio.wait_for(fine.wait(), 30)
     assert degraded.words() == ("x: another one keeps the file",)
     supervisor.cancel("x")
     assert [told.get_nowait() for _ in range(told.qsize())] == [("x", "another one keeps the file")]
@@ -146,8 +146,8 @@ async def test_stop_ends_a_task_during_its_work_and_during_its_pause(log: JsonLo
 
     supervisor.start("forever", forever)
     supervisor.start("fails", fails)
-    await asyncio.wait_for(asyncio.gather(began.wait(), pausing.wait()), 5)
-    await asyncio.wait_for(supervisor.stop_all(), 5)
+    await asyncio.wait_for(asyncio.gather(began.wait(), pausing.wait()), 30)
+    await asyncio.wait_for(supervisor.stop_all(), 30)
     assert ended == ["forever"]
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
@@ -170,5 +170,5 @@ async def test_one_failing_task_leaves_the_others_running(log: JsonLog) -> None:
 
     supervisor.start("fails", fails)
     supervisor.start("beat", beat)
-    await asyncio.wait_for(enough.wait(), 5)
+    await asyncio.wait_for(enough.wait(), 30)
     await supervisor.stop_all()

@@ -81,7 +81,7 @@ class Served:
         if self._taken is None:
             self._taken = self.sidecar.accept()
         self._taken.send(Pressure(level, f"the test says {level}"))
-        until(lambda: self.get(path)[0] == status, 20, f"{path} to answer {status}")
+        until(lambda: self.get(path)[0] == status, 30, f"{path} to answer {status}")
 
     def beats(self) -> dict[str, int]:
         """Beats of all its boxes, summed by name."""

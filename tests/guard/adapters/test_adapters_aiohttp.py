@@ -50,6 +50,6 @@ def test_a_server_under_pressure(tmp_path: Path) -> None:
             assert stream.read() == b"second"
         server.press("none", "/fine", 200)
         assert server.get("/fail")[0] == 500
-        until(lambda: server.boxes()[0].failures, 10, "the failure in the box")
+        until(lambda: server.boxes()[0].failures, 30, "the failure in the box")
         assert [one.kind for one in server.boxes()[0].failures] == ["memory_error"]
         assert server.beats()["requests"] >= 2

@@ -22,7 +22,7 @@ def test_the_fastapi_example(tmp_path: Path) -> None:
         server.press("critical", "/generate?prompt=x", 503)
         assert server.get("/health")[0] == 200
         server.press("none", "/cached", 200)
-        until(lambda: server.get("/cached")[2] == b"0", 10, "the cache to be forgotten")
+        until(lambda: server.get("/cached")[2] == b"0", 30, "the cache to be forgotten")
 
 
 def test_the_pages_name_what_there_is() -> None:

@@ -70,7 +70,7 @@ def test_a_box_is_whole_after_every_sigkill(tmp_path: Path) -> None:
                 os._exit(1)
         path = tmp_path / f"{session}.box"
         try:
-            until(path.exists, 20, "the box to get its name", pause_seconds=0.001)
+            until(path.exists, 30, "the box to get its name", pause_seconds=0.001)
             time.sleep(chance.uniform(0, 0.02))  # the moment of the kill is what varies here
             before = _steps_of(path.read_bytes(), alive=True)
         finally:
@@ -89,7 +89,7 @@ def test_a_writer_killed_while_it_makes_its_box_leaves_none_or_a_whole_one(tmp_p
                 make(tmp_path, f"made-{number}").close()
         finally:
             os._exit(1)
-    until(lambda: any(tmp_path.glob("*.box")), 20, "the first box", pause_seconds=0.001)
+    until(lambda: any(tmp_path.glob("*.box")), 30, "the first box", pause_seconds=0.001)
     time.sleep(chance.uniform(0, 0.05))
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)

@@ -47,7 +47,7 @@ def test_a_killed_writer_has_ended_though_it_never_said_so(tmp_path: Path) -> No
         finally:
             os._exit(1)
     try:
-        until(lambda: "killed" in _names(tmp_path), 20, "the box")
+        until(lambda: "killed" in _names(tmp_path), 30, "the box")
         _age(tmp_path, "killed", 10_000)
         for number in range(KEPT + 1):
             make(tmp_path, f"one-{number}").close()

@@ -131,7 +131,7 @@ threading.Thread(target=import_slowly).start()
 inside.wait()
 child = os.fork()
 if child == 0:
-    os._exit(0 if forked and importing.acquire(timeout=5) else 1)
+    os._exit(0 if forked and importing.acquire(timeout=30) else 1)
 print(forked, os.waitpid(child, 0)[1], importing.locked())
 """,
         tmp_path,

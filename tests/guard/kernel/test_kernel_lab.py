@@ -65,7 +65,7 @@ def test_a_removed_group_is_gone() -> None:
     """A kept file of a removed cgroup reads GONE (ENODEV), while its path is MISSING."""
     with Cgroup.make("removed") as group:
         process = group.spawn(command("sleep"))
-        until(lambda: _chain(process.pid).levels[0].name == group.path, 10, "the process to join")
+        until(lambda: _chain(process.pid).levels[0].name == group.path, 30, "the process to join")
         own = _chain(process.pid).levels[0]
         with _kept(_usage_file(own)) as kept:
             assert isinstance(kept.read(), Known)
@@ -89,7 +89,7 @@ def test_growth_shows_as_unreclaimable_and_takes_headroom() -> None:
     """Anonymous memory counts in full; limit, unreclaimable memory and headroom add up."""
     with Cgroup.make("growth", Limits(memory_max_bytes=LIMIT)) as group:
         process = group.spawn(command("grow rate=400 upto=16"))
-        until(lambda: _is_held(process.pid, group, 16 * MIB), 20, "16 MiB to be unreclaimable")
+        until(lambda: _is_held(process.pid, group, 16 * MIB), 30, "16 MiB to be unreclaimable")
         own, level = _own(process.pid)
         held, room = _known(unreclaimable_bytes(level)), _known(headroom_bytes(level, Known(0)))
     assert level.max_bytes == Known(LIMIT)
@@ -136,7 +136,7 @@ def test_the_root_is_told_from_a_namespaces_root() -> None:
     """Seen from outside nothing is hidden above a process in a namespace of its own; its levels end at the root."""
     with Cgroup.make("outside") as group:
         process = group.spawn(command("sleep"))
-        until(lambda: _chain(process.pid).levels[0].name == group.path, 10, "the process to join")
+        until(lambda: _chain(process.pid).levels[0].name == group.path, 30, "the process to join")
         chain = _chain(process.pid)
     assert not chain.hidden_ancestors
     assert chain.levels[-1].scope is LevelScope.ROOT
@@ -159,7 +159,7 @@ def test_a_process_in_a_namespace_is_found_from_outside() -> None:
     """A process in a cgroup and PID namespace of its own is located by its outer pid, with all levels."""
     with Cgroup.make("found") as group:
         outer = group.spawn(command("sleep"), apart=Apart())
-        pid = until(lambda: inner_pid(outer.pid), 20, "the inner process")
+        pid = until(lambda: inner_pid(outer.pid), 30, "the inner process")
         chain = _chain(pid)
     assert chain.levels[0].name == group.path
     assert not chain.hidden_ancestors

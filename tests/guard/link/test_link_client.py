@@ -86,7 +86,7 @@ def client(path: Path, notices: list[Pressure]) -> Iterator[LinkClient]:
     made = LinkClient(_settings(path), lambda: gather(Reader(), WHO), notices.append)
     yield made
     made.close()
-    until(lambda: not _threads(), 10, "the thread to end")
+    until(lambda: not _threads(), 30, "the thread to end")
 
 
 def _settings(path: Path) -> LinkSettings:
@@ -102,7 +102,7 @@ def _threads() -> list[threading.Thread]:
 
 
 def _connected(client: LinkClient) -> None:
-    until(lambda: client.state.phase is Phase.CONNECTED, 10, "the welcome")
+    until(lambda: client.state.phase is Phase.CONNECTED, 30, "the welcome")
 
 
 def test_nothing_happens_before_start(client: LinkClient, sidecar: Sidecar) -> None:
@@ -137,7 +137,7 @@ def test_pressure_arrives_and_unknown_kinds_do_not(
     link.send(encode(Pressure("warning", "one")))
     link.send(b'{"v":1,"kind":"dance"}')
     link.send(encode(Pressure("none", "over")))
-    until(lambda: len(notices) == 2, 10, "both notices")
+    until(lambda: len(notices) == 2, 30, "both notices")
     assert [Pressure("warning", "one"), Pressure("none", "over")] == notices
     assert client.state.phase is Phase.CONNECTED
     link.close()
@@ -152,7 +152,7 @@ def test_a_connection_that_goes_wrong_is_made_anew(client: LinkClient, sidecar: 
         link.send(word)
     link.close()
     again, _, _ = sidecar.accept(Welcome("2.0"))
-    until(lambda: client.state.detail == "sidecar 2.0", 10, "the second welcome")
+    until(lambda: client.state.detail == "sidecar 2.0", 30, "the second welcome")
     again.close()
 
 
@@ -161,7 +161,7 @@ def test_a_refusal_is_kept_for_status_and_tried_again_later(client: LinkClient, 
     client.start()
     link, _, _ = sidecar.accept(Refused("too many connections"))
     link.close()
-    until(lambda: client.state == LinkState(Phase.REFUSED, "too many connections"), 10, "the refusal")
+    until(lambda: client.state == LinkState(Phase.REFUSED, "too many connections"), 30, "the refusal")
     link, _, _ = sidecar.accept(Welcome("1.0"))
     _connected(client)
     link.close()
@@ -171,16 +171,16 @@ def test_a_refusal_before_the_hello_was_read_is_still_heard(client: LinkClient, 
     """A sidecar that hangs up with our hello unread leaves its last word behind a reset."""
     client.start()
     link, _ = sidecar.listener.accept()
-    until(lambda: link.recv(1, socket.MSG_PEEK), 10, "the hello to be there")
+    until(lambda: link.recv(1, socket.MSG_PEEK), 30, "the hello to be there")
     link.send(encode(Refused("not now")))
     link.close()
-    until(lambda: client.state == LinkState(Phase.REFUSED, "not now"), 10, "the refusal")
+    until(lambda: client.state == LinkState(Phase.REFUSED, "not now"), 30, "the refusal")
 
 
 def test_a_sidecar_that_never_answers_is_given_up(path: Path, sidecar: Sidecar) -> None:
     """A stuck sidecar costs the thread a bounded time and the host nothing."""
     client = LinkClient(
-        LinkSettings(str(path), first_wait_seconds=0.01, handshake_seconds=0.1),
+        LinkSettings(str(path), first_wait_seconds=0.01, handshake_seconds=1.0),
         lambda: gather(Reader(), WHO),
         lambda _: None,
     )
@@ -191,7 +191,7 @@ def test_a_sidecar_that_never_answers_is_given_up(path: Path, sidecar: Sidecar) 
     client.close()
     first.close()
     second.close()
-    until(lambda: not _threads(), 10, "the thread to end")
+    until(lambda: not _threads(), 30, "the thread to end")
 
 
 def test_an_error_of_the_hosts_side_does_not_end_the_thread(path: Path, sidecar: Sidecar) -> None:
@@ -222,7 +222,7 @@ def test_an_error_of_the_hosts_side_does_not_end_the_thread(path: Path, sidecar:
     assert len(seen) == 2
     client.close()
     broken.close()
-    until(lambda: not _threads(), 10, "the thread to end")
+    until(lambda: not _threads(), 30, "the thread to end")
 
 
 def test_sending_works_once_connected_and_waits_a_little_before(client: LinkClient, sidecar: Sidecar) -> None:
@@ -248,7 +248,7 @@ def test_sending_to_a_sidecar_that_does_not_read_gives_up_in_time(client: LinkCl
         pass
     start = time.monotonic()
     assert client.send(EXIT, within_seconds=0.1) is False
-    assert 0.09 < time.monotonic() - start < 5
+    assert 0.09 < time.monotonic() - start < 30
     link.close()
 
 
@@ -261,7 +261,7 @@ def test_a_closed_client_is_silent(client: LinkClient, sidecar: Sidecar) -> None
     assert link.recv(10) == b""
     assert client.send(EXIT) is False
     client.start()
-    until(lambda: not _threads(), 10, "the thread to end")
+    until(lambda: not _threads(), 30, "the thread to end")
     assert client.state.phase is Phase.CLOSED
     link.close()
 

@@ -49,7 +49,7 @@ def stage() -> Iterator[Stage]:
     assert made.ended()
     yield made
     made.relief.calm()
-    until(made.ended, 10, "the relief thread to end with the pressure")
+    until(made.ended, 30, "the relief thread to end with the pressure")
 
 
 def test_a_level_is_reached_and_passed(stage: Stage) -> None:
@@ -81,7 +81,7 @@ def test_changes_of_level(stage: Stage) -> None:
         stage.press(level)
     heard = [reasons.get(timeout=10) for _ in range(3)]
     assert heard == [Pressure(level, f"because of {level}") for level in ("warning", "critical", "none")]
-    until(stage.ended, 10, "the relief thread to end with the pressure")
+    until(stage.ended, 30, "the relief thread to end with the pressure")
     assert reasons.empty()
 
 
@@ -157,6 +157,6 @@ def test_the_same_callback_is_there_once(stage: Stage) -> None:
     stage.press("warning")
     assert stage.next() == ("one", "warning")
     stage.press("none")
-    until(stage.ended, 10, "the relief thread to end with the pressure")
+    until(stage.ended, 30, "the relief thread to end with the pressure")
     assert stage.heard.empty()
     assert stage.relief.pressing().level == CALM.level

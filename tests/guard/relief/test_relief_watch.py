@@ -31,7 +31,7 @@ def changes() -> Iterator[tuple[Relief, Queue[Pressure]]]:
     relief.add(heard.put, "all", None, 0.0)
     yield relief, heard
     relief.calm()
-    until(lambda: not _threads("oomguard-relief"), 10, "the relief thread to end")
+    until(lambda: not _threads("oomguard-relief"), 30, "the relief thread to end")
 
 
 def _threads(name: str) -> list[threading.Thread]:
@@ -80,7 +80,7 @@ def test_fifo(tmp_path: Path, changes: tuple[Relief, Queue[Pressure]]) -> None:
     watch.close()
     watch.close()
     assert not _threads("oomguard-pressure")
-    until(lambda: _descriptors() == before, 10, "its descriptors to be closed")
+    until(lambda: _descriptors() == before, 30, "its descriptors to be closed")
 
 
 def test_socket_that_comes_back(tmp_path: Path, changes: tuple[Relief, Queue[Pressure]]) -> None:
@@ -112,7 +112,7 @@ def test_path_that_is_not_there(tmp_path: Path, changes: tuple[Relief, Queue[Pre
     before = fence.troubles.count
     watch = PressureWatch(WatchPlan(str(tmp_path / "nothing"), b""), relief)
     watch.start()
-    until(lambda: fence.troubles.count > before, 10, "the trouble")
+    until(lambda: fence.troubles.count > before, 30, "the trouble")
     watch.close()
     assert fence.troubles.count == before + 1
     assert "nothing: No such file or directory" in fence.troubles.latest[-1]
@@ -124,7 +124,7 @@ def _watch_psi(path: str, write: bytes, relief: Relief) -> PressureWatch:
         pytest.skip(f"{path} cannot be written here")
     watch = PressureWatch(WatchPlan(path, write), relief)
     watch.start()
-    until(lambda: any(path in _target(fd) for fd in _descriptors()), 10, "the file to be open")
+    until(lambda: any(path in _target(fd) for fd in _descriptors()), 30, "the file to be open")
     return watch
 
 
@@ -160,7 +160,7 @@ def test_psi_file_that_takes_no_threshold(changes: tuple[Relief, Queue[Pressure]
     before = fence.troubles.count
     watch = PressureWatch(WatchPlan("/proc/pressure/memory", b"some nonsense"), relief)
     watch.start()
-    until(lambda: fence.troubles.count > before, 10, "the trouble")
+    until(lambda: fence.troubles.count > before, 30, "the trouble")
     watch.close()
     assert "/proc/pressure/memory" in fence.troubles.latest[-1]
     assert heard.empty()

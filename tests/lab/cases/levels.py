@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 def chain_of(group: Cgroup) -> Chain:
     """Return the levels of the first process in the group, once there is one that has joined."""
-    pid = until(group.pids, 10, f"a process in {group.path}")[0]
+    pid = until(group.pids, 30, f"a process in {group.path}")[0]
     return known(locate(Reader(), pid))
 
 

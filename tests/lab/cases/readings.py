@@ -25,8 +25,8 @@ def case_numbers_agree_with_an_independent_reading() -> None:
         group.spawn(loads.command("grow rate=1000 upto=64"))
         with levels_of(group) as (own, *_):
             shown = group.file(_USAGE[group.mode])
-            until(lambda: _anonymous(group) >= 64 * MIB, 20, "64 MiB to be held")
-            until(lambda: abs(known(own.now().current_bytes) - _shell(f"cat {shown}")) < MIB, 5, "usage to agree")
+            until(lambda: _anonymous(group) >= 64 * MIB, 30, "64 MiB to be held")
+            until(lambda: abs(known(own.now().current_bytes) - _shell(f"cat {shown}")) < MIB, 30, "usage to agree")
             assert known(own.now().max_bytes) == 200 * MIB == _shell(f"cat {group.file(_LIMIT[group.mode])}")
             assert _anonymous(group) <= known(unreclaimable_bytes(own.now())) < 90 * MIB
 
@@ -107,7 +107,7 @@ def case_kernel_log_names_owner_of_the_limit_and_victim() -> None:
         child = parent.child("inner")
         process = child.spawn(loads.command("grow rate=200"))
         assert process.wait(60) == -9
-        text = until(lambda: _oom_line(log, f"oom_memcg={parent.path}"), 10, "the oom-kill line of this group")
+        text = until(lambda: _oom_line(log, f"oom_memcg={parent.path}"), 30, "the oom-kill line of this group")
         assert f"task_memcg={child.path}," in text
         assert f"pid={process.pid}," in text
 

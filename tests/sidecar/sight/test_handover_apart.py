@@ -88,7 +88,7 @@ async def test_a_model_in_other_namespaces_is_seen_until_it_is_killed(shared: Pa
             await eventually(lambda: heard.seen or heard.refused, "the hand-over", 40)
             assert heard.refused == []
             ((model, process),) = heard.seen
-            inner = until(lambda: inner_pid(started.pid), 5, "the inner pid")
+            inner = until(lambda: inner_pid(started.pid), 30, "the inner pid")
             stat = process.files["stat"].read()
             assert isinstance(stat, Known)
             parsed = procfs.parse_stat(stat.value, "stat")

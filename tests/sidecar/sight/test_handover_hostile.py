@@ -340,7 +340,7 @@ def stuck(tmp_path: Path) -> Iterator[int]:
 @pytest.mark.lab
 async def test_a_descriptor_that_never_answers_holds_up_nobody(path: Path, stuck: int) -> None:
     """While one client's descriptor blocks its thread for ever, others are welcomed, and it is refused in time."""
-    async with serving(path, HandoverLimits(handshake_seconds=0.3, connections_per_uid=2)) as (_server, heard):
+    async with serving(path, HandoverLimits(handshake_seconds=1.5, connections_per_uid=2)) as (_server, heard):
         with RawClient(path) as client:
             client.hand_over(replaced(handover(), "proc/stat", stuck))
             await _honest_is_welcome(path)
