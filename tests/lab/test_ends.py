@@ -1,13 +1,15 @@
-"""The cases of `tests.lab.cases.ends` on this host's kernel: real models, real ends, a real sidecar apart from them."""
+"""Ends of all kinds on this host's kernel: real models, real ends, a real sidecar apart from them."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
 
-from tests.lab.cases import Case, cases_of, ends, restart
+from tests.lab.cases import Case, cases_of, crowd, ends, exits, killers, memory, probes, restart, signals
 from tests.lab.cases.stage import Stage
+from tests.lab.cases.verdicts import table, write_table
 from tests.lab.kit.cgroups import NotOfferedError
 from tests.lab.kit.offer import offer
 
@@ -17,16 +19,19 @@ pytestmark = [
     pytest.mark.skipif(offer().mode is None, reason=offer().reason),
 ]
 
+CASES = [case for module in (ends, memory, signals, exits, crowd, killers) for case in cases_of(module)]
+
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
     """One sidecar for all cases, as on a node with many models."""
     with Stage() as running:
         yield running
+        write_table(os.uname().release, table(running.told))
         assert not running.complaints()
 
 
-@pytest.mark.parametrize("case", cases_of(ends), ids=lambda case: case.name)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_end_on_this_kernel(case: Case, stage: Stage) -> None:
     """See the docstring of the case."""
     try:
@@ -39,3 +44,9 @@ def test_end_on_this_kernel(case: Case, stage: Stage) -> None:
 def test_restart_of_the_sidecar(case: Case) -> None:
     """See the docstring of the case."""
     case.run()
+
+
+@pytest.mark.parametrize("case", cases_of(probes), ids=lambda case: case.name)
+def test_end_by_a_probe(case: Case) -> None:
+    """See the docstring of the case."""
+    write_table("probes", table(case.run()))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import compileall
+import json
 import sys
 
 import pytest
 
+from tests.lab.cases.verdicts import write_table
 from tests.lab.kit.places import CHECKOUT
 from tests.lab.vm.kernel import NotAvailableError
 from tests.lab.vm.machine import Job, Outcome, run
@@ -32,6 +34,8 @@ def machine() -> Outcome:
         outcome = run(job)
     except NotAvailableError as error:
         pytest.skip(f"no v2 machine: {error}")
+    told = next((line for line in outcome.output.splitlines() if line.startswith("TOLD ")), "TOLD []")
+    write_table("v2-machine", json.loads(told.removeprefix("TOLD ")))
     sys.stdout.write(f"boot {outcome.boot_seconds} s, all {outcome.seconds:.0f} s\n{outcome.output}")
     return outcome
 

@@ -1,7 +1,8 @@
 """What the real kernel must show, written once and run twice: by pytest on the host, by `tests.lab.vm.suite` on v2.
 
 A case is a function `case_*` that makes its own cgroups, asserts with plain asserts, and raises `NotOfferedError` for
-what this kernel cannot show. `readings` needs the kernel readers alone, `ends` and `restart` the whole product.
+what this kernel cannot show. `readings` needs the kernel readers alone, all others the whole product: a running
+sidecar and the models beside it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +19,7 @@ class Case:
 
     name: str
     says: str
-    run: Callable[..., None]
+    run: Callable[..., Any]
 
 
 def cases_of(module: ModuleType) -> tuple[Case, ...]:

@@ -7,10 +7,11 @@ import signal
 from functools import partial
 
 from sidecar.unseen import SETTLE_SECONDS
-from tests.lab.cases.stage import SMALL, Document, Model, Stage
+from tests.lab.cases.stage import SMALL, Document, Model, Stage, Way
+from tests.lab.cases.verdicts import ended, supporting
 from tests.lab.kit import loads
 from tests.lab.kit.cgroups import MIB, Limits
-from tests.lab.kit.wait import PACE, until
+from tests.lab.kit.wait import until
 
 
 def case_growth_past_the_own_limit(stage: Stage) -> None:
@@ -18,14 +19,14 @@ def case_growth_past_the_own_limit(stage: Stage) -> None:
     with stage.model("own-limit", "grow rate=60") as model:
         incident = ended(stage, model, "cgroup_oom", "high")
         assert incident["level"] == model.group.path
-        assert any("oom_kill" in text for text in _supporting(incident)), incident
+        assert any("oom_kill" in text for text in supporting(incident)), incident
 
 
 def case_growth_past_an_ancestors_limit(stage: Stage) -> None:
     """The limit of a visible ancestor kills: cgroup_oom, and the level is that ancestor."""
     with (
         stage.group.child("pod", SMALL) as pod,
-        stage.model("pod-limit", "grow rate=60", limits=Limits(), inside=pod) as model,
+        stage.model("pod-limit", "grow rate=60", way=Way(limits=Limits(), inside=pod)) as model,
     ):
         incident = ended(stage, model, "cgroup_oom")
         assert incident["level"] == pod.path
@@ -35,7 +36,7 @@ def case_growth_past_a_hidden_ancestors_limit(stage: Stage) -> None:
     """In a cgroup namespace the pod's limit cannot be seen: cgroup_oom, and the model's own group is not blamed."""
     with (
         stage.group.child("hidden-pod", SMALL) as pod,
-        stage.model("hidden-limit", "grow rate=60", limits=Limits(), inside=pod, hidden=True) as model,
+        stage.model("hidden-limit", "grow rate=60", way=Way(limits=Limits(), inside=pod, hidden=True)) as model,
     ):
         incident = ended(stage, model, "cgroup_oom")
         assert incident["level"] is None
@@ -45,7 +46,7 @@ def case_growth_past_a_hidden_ancestors_limit(stage: Stage) -> None:
 def case_group_kill(stage: Stage) -> None:
     """With memory.oom.group, the kubelet's default on v2, the runner dies too: still cgroup_oom at the own limit."""
     limits = Limits(memory_max_bytes=80 * MIB, oom_group=True)
-    with stage.model("group-kill", "grow rate=60", limits=limits) as model:
+    with stage.model("group-kill", "grow rate=60", way=Way(limits=limits)) as model:
         incident = ended(stage, model, "cgroup_oom")
         assert incident["level"] == model.group.path
         assert model.runner.wait(10) == -signal.SIGKILL
@@ -104,7 +105,7 @@ def case_killed_worker_of_a_living_parent(stage: Stage) -> None:
         incident = stage.incident(model, main=False)
         assert incident["class"] == "cgroup_oom", incident
         assert incident["level"] == model.group.path
-        assert _supporting(incident)
+        assert supporting(incident)
         assert model.runner.poll() is None
         assert [one["main"] for one in stage.incidents(model)] == [False]
 
@@ -117,7 +118,7 @@ def case_killed_worker_that_nobody_handed_over(stage: Stage) -> None:
         assert incident["class"] == "cgroup_oom", incident
         assert incident["level"] == model.group.path
         assert "not handed over" in incident["summary"]
-        assert any("oom_kill rose from 0 to 1" in text for text in _supporting(incident)), incident
+        assert any("oom_kill rose from 0 to 1" in text for text in supporting(incident)), incident
         until(lambda: b"ended with -9" in model.log.read_bytes(), 10, "the model to notice")
         assert model.runner.poll() is None
         os.kill(model.main_pid(), signal.SIGKILL)
@@ -168,20 +169,6 @@ def case_crash_loop(stage: Stage) -> None:
 def _as_many(stage: Stage, model: Model, number: int) -> list[Document]:
     found = stage.incidents(model)
     return found if len(found) >= number else []
-
-
-def ended(stage: Stage, model: Model, end_class: str, confidence: str | None = None) -> Document:
-    """Return the incident of the model's end after checking what all must have."""
-    incident = stage.incident(model)
-    assert incident["class"] == end_class, incident
-    assert confidence in (None, incident["confidence"]), incident
-    assert _supporting(incident), incident
-    assert incident["verdict_after_seconds"] <= PACE, incident
-    return incident
-
-
-def _supporting(incident: Document) -> list[str]:
-    return [f"{one['text']} ({one['source']})" for one in incident["evidence"] if one["for"]]
 
 
 def _refaults(status: Document) -> int:

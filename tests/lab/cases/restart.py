@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import signal
 
-from tests.lab.cases.ends import ended
 from tests.lab.cases.stage import Stage
+from tests.lab.cases.verdicts import ended
 from tests.lab.kit.wait import until
 
 

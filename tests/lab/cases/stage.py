@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -31,6 +31,35 @@ SIDECAR_UID: Final = 2002
 OOMGUARD: Final = str(Path(sys.prefix, "bin", "oomguard"))
 
 Document = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """How a model is started.
+
+    `inside` puts its group below another one. `hidden` puts it into a cgroup namespace, as container runtimes do: it
+    then sees no level above its own. `small` are directories that get a tmpfs of so many MiB. `env` is added to its
+    environment. `command` stands in place of a load, for programs that are not written in Python.
+    """
+
+    limits: Limits = SMALL
+    inside: Cgroup | None = None
+    hidden: bool = False
+    small: Mapping[str, int] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+    command: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sidecar:
+    """How the sidecar is started: variables, and what stands in place of the command."""
+
+    env: Mapping[str, str] = field(default_factory=dict)
+    command: tuple[str, ...] = (OOMGUARD, "sidecar")
+    reachable: tuple[str, ...] = ()
+
+
+USUAL: Final = Way()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +79,10 @@ class Model:
 class Stage:
     """See the module's docstring. Leaving the context stops and removes all of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, sidecar: Sidecar = Sidecar()) -> None:
+        self.told: Final[list[Document]] = []
+        """Incidents that a case has found right, in order."""
+        self._start = sidecar
         self._exit = contextlib.ExitStack()
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -78,12 +110,12 @@ class Stage:
 
     def start_sidecar(self) -> None:
         """Start a sidecar and wait until it answers."""
-        settings = {"OOMGUARD_DIR": str(self.shared), "OOMGUARD_LISTEN": f"127.0.0.1:{self.port}"}
+        own = {"OOMGUARD_DIR": str(self.shared), "OOMGUARD_LISTEN": f"127.0.0.1:{self.port}"}
         with (self.folder / "sidecar.log").open("ab") as log:
             self._sidecar = self._sidecar_group.spawn(
-                [OOMGUARD, "sidecar"],
-                apart=Apart(uid=SIDECAR_UID, reachable=(str(self.shared),)),
-                env=settings,
+                self._start.command,
+                apart=Apart(uid=SIDECAR_UID, reachable=(str(self.shared), *self._start.reachable)),
+                env={**own, **self._start.env},
                 output=log,
             )
         until(self._answers, 30, "the sidecar to answer")
@@ -100,26 +132,28 @@ class Stage:
         assert self._sidecar.returncode != 0
 
     @contextlib.contextmanager
-    def model(
-        self, name: str, *parts: str, limits: Limits = SMALL, inside: Cgroup | None = None, hidden: bool = False
-    ) -> Iterator[Model]:
-        """Run a load under `oomguard run` in a group of its own, and end and remove both.
+    def model(self, name: str, *parts: str, way: Way = USUAL) -> Iterator[Model]:
+        """Run a load under `oomguard run` in a group of its own, and end and remove both."""
+        above = way.inside or self.group
+        with above.child(name, way.limits) as group:
+            yield self.run(name, group, *parts, way=way)
 
-        `inside` puts that group below another one. `hidden` puts the model into a cgroup namespace, as container
-        runtimes do: it then sees no level above its own.
-        """
-        above = inside or self.group
-        with above.child(name, limits) as group:
-            yield self.run(name, group, *parts, hidden=hidden)
-
-    def run(self, name: str, group: Cgroup, *parts: str, hidden: bool = False) -> Model:
+    def run(self, name: str, group: Cgroup, *parts: str, way: Way = USUAL) -> Model:
         """Run a load under `oomguard run` in a group that may hold other models; the group's end is its end."""
         log = self.folder / f"{name}.log"
+        apart = Apart(
+            uid=MODEL_UID,
+            pid_namespace=False,
+            cgroup_namespace=way.hidden,
+            reachable=(str(self.shared),),
+            small=way.small,
+        )
+        own = {"OOMGUARD_DIR": str(self.shared), "OOMGUARD_NAME": name, "OOMGUARD_FENCE": "raise"}
         with log.open("wb") as output:
             runner = group.spawn(
-                [OOMGUARD, "run", "--", *loads.command(*parts)],
-                apart=Apart(uid=MODEL_UID, pid_namespace=False, cgroup_namespace=hidden, reachable=(str(self.shared),)),
-                env={"OOMGUARD_DIR": str(self.shared), "OOMGUARD_NAME": name, "OOMGUARD_FENCE": "raise"},
+                [OOMGUARD, "run", "--", *(way.command or loads.command(*parts))],
+                apart=apart,
+                env={**own, **way.env},
                 output=output,
             )
         return Model(name, group, runner, log)
@@ -128,10 +162,22 @@ class Stage:
         """Return the file for which a load of the model waits with `when`."""
         return self.shared / f"{name}.cue"
 
-    def give_cue(self, model: Model, *, processes: int = 1) -> None:
-        """Let the load go on, once the sidecar sees the model and so many of its processes."""
-        self.wait_seen(model, processes=processes)
+    def give_cue(self, model: Model, *, processes: int = 1, guarded: bool = False) -> None:
+        """Let the load go on, once the sidecar sees the model and so many of its processes, or its black box too."""
+        if guarded:
+            self.wait_guarded(model)
+        else:
+            self.wait_seen(model, processes=processes)
         self.cue(model.name).touch()
+
+    def wait_guarded(self, model: Model) -> None:
+        """Wait for the black box, which the guard inside hands over later than the runner the process."""
+
+        def boxed() -> bool:
+            processes = self.wait_seen(model)["sample"]["processes"]
+            return any(process["main"] and "value" in process["box"] for process in processes)
+
+        until(boxed, 30, f"the sidecar to have the black box of {model.name}")
 
     def wait_seen(self, model: Model, *, processes: int = 1) -> Document:
         """Wait until the sidecar has a sample of the model with so many living processes, and return its status."""

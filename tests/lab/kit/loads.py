@@ -11,6 +11,7 @@ from __future__ import annotations
 import mmap
 import os
 import random
+import signal
 import socket
 import subprocess
 import sys
@@ -108,9 +109,11 @@ def _touch(weights: mmap.mmap, seed: int) -> NoReturn:
 
 
 def beat(every: float = 0.05) -> None:
-    """Report progress to the guard, if one was installed, as a serving loop does."""
+    """Report progress to the guard, if one was installed, as a serving loop does; says when it begins."""
     import guard
 
+    sys.stdout.write("beating\n")
+    sys.stdout.flush()
     while True:
         guard.beat("work")
         time.sleep(every)
@@ -127,8 +130,13 @@ def child(rate: float = 200, beats: int = 1, when: str = "") -> None:
     sleep()
 
 
-def serve(port: int, delay: float = 0) -> None:
-    """Answer HTTP on loopback from one loop, like a server with one event loop. GET /hang makes that loop deadlock."""
+def serve(port: int, delay: float = 0, term: str = "") -> None:
+    """Answer HTTP on loopback from one loop, like a server with one event loop. GET /hang makes that loop deadlock.
+
+    `term` says what SIGTERM does, while it serves or hangs: nothing (`ignore`), or an exit with that code.
+    """
+    if term:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN if term == "ignore" else lambda *_: sys.exit(int(term)))
     with socket.create_server(("127.0.0.1", port)) as listener:
         while True:
             connection, _ = listener.accept()
@@ -160,7 +168,7 @@ def make_file(path: str, size: int) -> None:
 
 
 LOADS: Final[Mapping[str, Callable[..., None]]] = {
-    load.__name__: load for load in (sleep, leave, segfault, grow, cache, thrash, beat, child, serve)
+    load.__name__: load for load in (sleep, leave, fail, segfault, grow, cache, thrash, beat, child, serve)
 }
 
 
@@ -173,10 +181,20 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _run(words: Sequence[str]) -> None:
-    load = LOADS[words[0]]
+    load = LOADS.get(words[0]) or _fault(words[0])
     kinds = get_type_hints(load)
-    pairs = (word.split("=", 1) for word in words[1:])
-    load(**{key: kinds[key](value) for key, value in pairs})
+    given = dict(word.split("=", 1) for word in words[1:])
+    if "when" not in kinds:
+        _wait_for(given.pop("when", ""))
+    load(**{key: kinds[key](value) for key, value in given.items()})
+
+
+def _fault(name: str) -> Callable[..., None]:
+    """Look a fault up, only then: what it imports costs seconds in the emulated machine."""
+    import faults  # found beside this file, which is run as a script
+
+    found: Callable[..., None] = faults.FAULTS[name]
+    return found
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ from __future__ import annotations
 import os
 import shlex
 import stat
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.lab.kit.places import NEEDED
@@ -24,12 +24,16 @@ _LAST_FD = 9  # sh knows descriptors of one digit only
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Apart:
-    """How far apart. `uid` is also the gid; `reachable` are directories beside the checkout that the command uses."""
+    """How far apart. `uid` is also the gid; `reachable` are directories beside the checkout that the command uses.
+
+    `small` maps directories to MiB: each is covered with an empty tmpfs of that size, as a container's /dev/shm is.
+    """
 
     uid: int | None = None
     pid_namespace: bool = True
     cgroup_namespace: bool = True
     reachable: tuple[str, ...] = ()
+    small: Mapping[str, int] = field(default_factory=dict)
 
     def wrap(self, command: Sequence[str]) -> list[str]:
         """Return the command line that runs `command` this far apart (it needs root).
@@ -42,6 +46,7 @@ class Apart:
         if self.cgroup_namespace:
             unshare.append("--cgroup")
         script = ["set -e", *(_own_cgroup_view() if self.cgroup_namespace else ()), *self._uncover()]
+        script += [f"mount -t tmpfs -o mode=1777,size={mib}m none {shlex.quote(at)}" for at, mib in self.small.items()]
         drop = "" if self.uid is None else _drop(self.uid)
         script.append(f'exec {drop}"$@"')
         return [*unshare, "--", "/bin/sh", "-c", "\n".join(script), "apart", *command]

@@ -3,6 +3,9 @@
     PASS name seconds
     FAIL name reason      (the traceback follows as plain lines)
     SKIP name reason
+    TOLD [...]            (the verdicts as a table in JSON, once)
+
+    python -m tests.lab.vm.suite [NAME ...]      (these cases only)
 
 One boot and one interpreter for all cases, because a Python start costs seconds under emulation; no pytest, whose
 import alone costs half a minute there.
@@ -10,32 +13,40 @@ import alone costs half a minute there.
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 import traceback
+from collections.abc import Iterable, Iterator, Sequence
 
-from tests.lab.cases import Case, cases_of, ends, readings, restart
+from tests.lab.cases import Case, cases_of, ends, killers, memory, readings, restart
 from tests.lab.cases.stage import Stage
+from tests.lab.cases.verdicts import table
 from tests.lab.kit.cgroups import NotOfferedError, left_behind
 from tests.lab.kit.offer import offer
 
 READINGS = cases_of(readings)
-ENDS = cases_of(ends)
+ENDS = (*cases_of(ends), *cases_of(memory), *cases_of(killers))
 RESTARTS = cases_of(restart)
 CASES = (*READINGS, *ENDS, *RESTARTS)
 
 
-def main() -> int:
+def main(names: Sequence[str]) -> int:
     """Return how many cases failed."""
     _say(str(offer()))
-    failed = [case for case in READINGS if not _passes(case)]
+    failed = [case for case in _wanted(READINGS, names) if not _passes(case)]
     with Stage() as stage:
-        failed += [case for case in ENDS if not _passes(case, stage)]
-    failed += [case for case in RESTARTS if not _passes(case)]
+        failed += [case for case in _wanted(ENDS, names) if not _passes(case, stage)]
+        _say(f"TOLD {json.dumps(table(stage.told))}")
+    failed += [case for case in _wanted(RESTARTS, names) if not _passes(case)]
     left = left_behind()
     if left:
         _say(f"left behind: {sorted(left)}")
     return len(failed)
+
+
+def _wanted(cases: Iterable[Case], names: Sequence[str]) -> Iterator[Case]:
+    return (case for case in cases if not names or case.name in names)
 
 
 def _passes(case: Case, *stage: Stage) -> bool:
@@ -59,4 +70,4 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,105 @@
+"""Ends by a signal: what the process did itself, and what others sent."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from tests.lab.cases.stage import Model, Stage
+from tests.lab.cases.verdicts import ended
+from tests.lab.kit.wait import until
+
+
+def case_abort(stage: Stage) -> None:
+    """The process aborts itself, as C++ does on an uncaught exception: crash_signal, and SIGABRT is named."""
+    _crashes(stage, "abort", "SIGABRT")
+
+
+def case_illegal_instruction(stage: Stage) -> None:
+    """A library built for another processor: crash_signal, and SIGILL is named."""
+    _crashes(stage, "illegal", "SIGILL")
+
+
+def case_stack_overflow(stage: Stage) -> None:
+    """Recursion through C to the end of the stack: crash_signal, and SIGSEGV is named."""
+    _crashes(stage, "overflow", "SIGSEGV")
+
+
+def case_processor_time_limit(stage: Stage) -> None:
+    """RLIMIT_CPU: crash_signal, and SIGXCPU is named."""
+    _crashes(stage, "burn", "SIGXCPU")
+
+
+def case_file_size_limit(stage: Stage) -> None:
+    """RLIMIT_FSIZE: crash_signal, and SIGXFSZ is named."""
+    _crashes(stage, f"write_past path={stage.shared}/too-large", "SIGXFSZ")
+
+
+def case_watchdog_of_the_server(stage: Stage) -> None:
+    """The main thread hangs and the server's own watchdog aborts: crash_signal, and SIGABRT is named."""
+    _crashes(stage, "watchdog", "SIGABRT")
+
+
+def case_worker_of_a_fork_server_crashes(stage: Stage) -> None:
+    """A worker aborts, which its parent alone is told: crash_signal by the trace it left, and no end of the model."""
+    with stage.model("forkserver", f"forkserver when={stage.cue('forkserver')}") as model:
+        stage.give_cue(model, processes=2)
+        incident = ended(stage, model, "crash_signal", "medium", main=False)
+        assert "SIGABRT" in incident["summary"], incident
+        assert model.runner.poll() is None
+        assert [one["main"] for one in stage.incidents(model)] == [False]
+
+
+def case_terminated(stage: Stage) -> None:
+    """SIGTERM to a server that does nothing about it: external_kill, and SIGTERM is named."""
+    _is_sent(stage, signal.SIGTERM)
+
+
+def case_hung_up(stage: Stage) -> None:
+    """SIGHUP, as when the terminal closes: external_kill, and SIGHUP is named."""
+    _is_sent(stage, signal.SIGHUP)
+
+
+def case_interrupted(stage: Stage) -> None:
+    """SIGINT, which Python turns into KeyboardInterrupt and back: external_kill, and SIGINT is named."""
+    _is_sent(stage, signal.SIGINT)
+
+
+def case_program_that_took_the_place_of_python(stage: Stage) -> None:
+    """Exec is no end; the kill -9 of the program that came is one: external_kill, once."""
+    cue = stage.cue("exec")
+    with stage.model("exec", f"become when={cue}") as model:
+        stage.give_cue(model)
+        _until_it_is(model, "sleep")
+        assert not stage.incidents(model)
+        os.kill(model.main_pid(), signal.SIGKILL)
+        ended(stage, model, "external_kill", "high")
+        assert len(stage.incidents(model)) == 1
+
+
+def _crashes(stage: Stage, load: str, name: str) -> None:
+    """Have a model bring a signal on itself."""
+    title = load.split(maxsplit=1)[0].replace("_", "-")
+    with stage.model(title, f"{load} when={stage.cue(title)}") as model:
+        stage.give_cue(model)
+        incident = ended(stage, model, "crash_signal", "high")
+        assert incident["fields"]["signal"] == name, incident
+        assert name in incident["summary"], incident
+        assert model.runner.wait(30) == -signal.Signals[name]
+
+
+def _is_sent(stage: Stage, number: signal.Signals) -> None:
+    """Send a signal to a healthy model, by way of the runner, as a container runtime would."""
+    with stage.model(f"sent-{number.name.lower()}", "beat") as model:
+        stage.wait_seen(model)
+        until(lambda: b"beating" in model.log.read_bytes(), 30, f"{model.name} to have started")
+        os.kill(model.runner.pid, number)
+        incident = ended(stage, model, "external_kill", "high")
+        assert incident["fields"]["signal"] == number.name, incident
+        assert model.runner.wait(30) == -number
+
+
+def _until_it_is(model: Model, program: str) -> None:
+    name = Path(f"/proc/{model.main_pid()}/comm")
+    until(lambda: name.read_text().strip() == program, 20, f"{model.name} to execute {program}")

@@ -1,0 +1,57 @@
+"""What the cases ask of every verdict: the class, how sure it is, evidence, and a second at most."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Final
+
+from tests.lab.cases.stage import Document, Model, Stage
+from tests.lab.kit.places import CHECKOUT
+from tests.lab.kit.wait import PACE
+
+VERDICT_SECONDS: Final = 1.0 * PACE
+"""From the end to the verdict, by the sidecar's own clock. The emulated machine gets as much longer as all else."""
+_NODE: Final = "/proc/vmstat oom_kill"
+
+
+def ended(stage: Stage, model: Model, end_class: str, confidence: str | None = None, *, main: bool = True) -> Document:
+    """Wait for the verdict on a model's end, or on a child's, check what all must have, and return the incident.
+
+    Less confidence is right where a kill elsewhere on the node, by whatever else runs there, speaks against it.
+    """
+    incident = stage.incident(model, main=main)
+    assert incident["class"] == end_class, incident
+    if confidence is not None and not _disturbed(incident):
+        assert incident["confidence"] == confidence, incident
+    assert supporting(incident), incident
+    assert incident["verdict_after_seconds"] <= VERDICT_SECONDS, incident
+    stage.told.append(incident)
+    return incident
+
+
+def supporting(incident: Document) -> list[str]:
+    """Return the evidence for the verdict, with its sources."""
+    return [f"{one['text']} ({one['source']})" for one in incident["evidence"] if one["for"]]
+
+
+def _disturbed(incident: Document) -> bool:
+    return any(not one["for"] and one["source"] == _NODE for one in incident["evidence"])
+
+
+def table(incidents: Iterable[Document]) -> list[Document]:
+    """Return what was said of each end, in short: the first verdict and the seconds that it took."""
+    return [
+        {
+            "end": one["model"] if one["main"] else f"{one['model']} (a child)",
+            **{key: one[key] for key in ("class", "confidence", "level", "summary", "verdict_after_seconds")},
+        }
+        for one in incidents
+    ]
+
+
+def write_table(kernel: str, rows: list[Document]) -> None:
+    """Write the table of one kernel to build/lab/, for people and for docs/verdicts.md."""
+    folder = CHECKOUT / "build" / "lab"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"causes-{kernel}.json").write_text(json.dumps(rows, indent=1) + "\n")
