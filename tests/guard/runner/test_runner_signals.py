@@ -17,6 +17,7 @@ from guard.model import Known
 from tests.guard.hosts import environment, run_command
 from tests.guard.runner.running import RUN, started
 from tests.guard.sidecar_socket import listening
+from tests.lab.kit.wait import until
 
 ECHO_SIGNALS = """
 import os, signal, sys
@@ -103,7 +104,7 @@ def test_job_control_stop_and_continue(tmp_path: Path) -> None:
         runner.send_signal(signal.SIGCONT)
         assert runner.stdout is not None
         assert runner.stdout.readline() == "18\n"
-        assert _state(runner.pid) == "S"
+        until(lambda: _state(runner.pid) == "S", 30, "the runner to wait for its server again")
 
 
 def _state(pid: int) -> str:
