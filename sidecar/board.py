@@ -16,7 +16,7 @@ from sidecar.detect.values import Answer
 from sidecar.health.values import Judgement
 from sidecar.sample import Instant, LevelSample, ProbeResult, Sample
 from sidecar.supervisors.values import Container
-from sidecar.verdict.values import Verdict
+from sidecar.verdict.values import Confidence, EndClass, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +32,22 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """One verdict on an end, among those that followed one another. `because`: what had come to be known."""
+
+    at: Instant
+    end_class: EndClass
+    confidence: Confidence
+    summary: str
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
-    """An end of a model (or of one of its children, `main` false) and why. `id` is stable across sidecar restarts."""
+    """An end of a model (or of one of its children, `main` false) and why. `id` is stable across sidecar restarts.
+
+    `verdict` is the last one; `history` has all of them, oldest first, where there was more than one.
+    """
 
     id: str
     at: Instant
@@ -44,6 +58,8 @@ class Incident:
     verdict_after_seconds: float  # from the end to the first verdict
     last_sample: Sample | None
     levels_after: tuple[LevelSample, ...] = ()
+    history: tuple[Judged, ...] = ()
+    counted_as: EndClass | None = None  # the class that the counter of ends has it under; None: not counted (yet)
 
 
 def kept(incidents: Iterable[Incident], most: int) -> tuple[Incident, ...]:
@@ -55,6 +71,11 @@ def kept(incidents: Iterable[Incident], most: int) -> tuple[Incident, ...]:
             left[incident.main] -= 1
             some.append(incident)
     return tuple(some)
+
+
+def replaced(incidents: tuple[Incident, ...], newer: Incident) -> tuple[Incident, ...]:
+    """Put what is known now of an end in the place of what was, if it is among them."""
+    return tuple(newer if one.id == newer.id else one for one in incidents)
 
 
 _NOT_YET: Final = Unknown(Why.NOT_SAMPLED, "board")

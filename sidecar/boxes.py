@@ -24,21 +24,23 @@ from typing import Final
 from guard.box import end_note
 from guard.box import format as box_format
 from guard.box.end_note import EndNote
-from guard.box.prune import is_held
+from guard.box.faults import NativeFault
+from guard.box.prune import FAULTS_SUFFIX, is_held
 from guard.box.reader import parse_box
 from guard.kernel import identity
 from guard.kernel.reader import Reader
-from guard.model import BoxState, Known, LifeId, Unknown, Why
+from guard.model import BoxState, Known, LifeId, Reading, Unknown, Why
 from sidecar.begun import Begun
 from sidecar.clock import began_s
 from sidecar.collect import node_pid
 from sidecar.collect.exit_status import from_raw
 from sidecar.hub import Hub
-from sidecar.leavings import BOX_SUFFIX, names, scan_notes
+from sidecar.leavings import BOX_SUFFIX, Left, fault_of, names, scan_notes
 from sidecar.sample import Instant
-from sidecar.verdict.values import EndEvidence
+from sidecar.verdict.values import NOT_LOOKED_FOR, EndEvidence
 
 GRACE_SECONDS: Final = 60.0
+_NO_BOX: Final = Unknown(Why.MISSING, "black box")
 _SCAN_SECONDS: Final = 20.0
 _FIRST_SECONDS: Final = 3.0  # a living model hands over first, so that an end is told under its name
 
@@ -50,6 +52,7 @@ class Found:
     path: str
     state: BoxState
     held: bool | None
+    fault: Reading[NativeFault] = NOT_LOOKED_FOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,13 @@ class _End:
         name = None if self.box is None else self.box.state.name
         return name if name is not None or self.note is None else self.note.name
 
+    @property
+    def left(self) -> Left:
+        """What it left, as far as it was found now."""
+        if self.box is None:
+            return Left(note=self.note, box=_NO_BOX, fault=NOT_LOOKED_FOR)
+        return Left(note=self.note, box=Known(self.box.state), fault=self.box.fault)
+
     def ended_wall_s(self, now: Instant) -> float:
         """When it ended, by the note, or when it last gave a sign of life."""
         if self.note is not None:
@@ -90,13 +100,15 @@ class Accounts:
     """What is known elsewhere.
 
     `in_sight` gives the sessions whose ends are noticed otherwise, `recorded` are those whose ends are known; `ended`
-    makes the incident of an orphan, given its model's name if the box holds one. `begun` gives the lives that the
-    record saw begin and not end, less those in sight.
+    makes the incident of an orphan, given its model's name if the box holds one. `found` hears what a process left
+    whose end may be known, and tells whether it is. `begun` gives the lives that the record saw begin and not end,
+    less those in sight.
     """
 
     in_sight: Callable[[], set[str]]
     recorded: Collection[str]
     ended: Callable[[str | None, EndEvidence], None]
+    found: Callable[[LifeId, str | None, Left], bool]
     begun: Callable[[], Collection[Begun]] = tuple
 
 
@@ -122,7 +134,8 @@ class Boxes:
                     {box.state.life.session for box in found} | {end.life.session for end in ended}
                 )
             for end in ended:
-                if end.life.session not in self._accounts.recorded:
+                known = self._accounts.found(end.life, end.name, end.left)
+                if not known and end.life.session not in self._accounts.recorded:
                     self._accounts.ended(end.name, self._evidence(end))
             if ended and await self._hub.recorder.flush():
                 await asyncio.to_thread(_remove, [path for end in ended for path in self._paths(end)])
@@ -154,7 +167,8 @@ class Boxes:
 
     def _paths(self, end: _End) -> list[str]:
         note = [] if end.note is None else [f"{self._directory}/{end.life.session}{end_note.SUFFIX}"]
-        return note if end.box is None else [end.box.path, *note]
+        fault = f"{self._directory}/{end.life.session}{FAULTS_SUFFIX}"
+        return note if end.box is None else [end.box.path, fault, *note]
 
     def _has_ended(self, box: Found, in_sight: set[str]) -> bool:
         state, session = box.state, box.state.life.session
@@ -197,7 +211,8 @@ class Boxes:
             node_oom_kill_delta=unseen,
             node_available_ratio=unseen,
             kmsg=self._hub.kmsg.since(began or 0.0) if same_boot else unseen,
-            box=Unknown(Why.MISSING, "black box") if state is None else Known(state),
+            box=end.left.box,
+            fault=end.left.fault,
             liveness_failures_answered=0,
             others_alive=0,
         )
@@ -211,7 +226,8 @@ def scan(directory: str) -> list[Found]:
         data = reader.read(path, box_format.SIZE)
         state = data if isinstance(data, Unknown) else parse_box(data.value, path)
         if isinstance(state, Known) and name == state.value.life.session + BOX_SUFFIX:
-            found.append(Found(path, state.value, is_held(path)))
+            session = state.value.life.session
+            found.append(Found(path, state.value, is_held(path), fault_of(directory, session)))
     return found
 
 

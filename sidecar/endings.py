@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import select
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from guard.box.end_note import EndNote
+from guard.box.faults import NativeFault
 from guard.model import Known, LifeId, Reading, Unknown, Why
 from sidecar import ends, leavings, unseen
 from sidecar.board import Incident
@@ -19,11 +19,13 @@ from sidecar.hub import Hub
 from sidecar.journal import Scalar
 from sidecar.livez import Failing
 from sidecar.quiet import later
-from sidecar.sample import Instant, LevelId, Sample
+from sidecar.refining import Refining
+from sidecar.sample import Instant, Sample
 from sidecar.sight.seen import SeenProcess
 from sidecar.verdict.classify import classify
 from sidecar.verdict.owner import kills
-from sidecar.verdict.values import EndClass, EndEvidence, WaitStatus
+from sidecar.verdict.supervisor_values import SupervisorEnd
+from sidecar.verdict.values import NOT_LOOKED_FOR, EndClass, EndEvidence, WaitStatus
 from sidecar.watch import Watch
 
 _BY_KERNEL: Final = (EndClass.CGROUP_OOM, EndClass.GLOBAL_OOM)
@@ -43,11 +45,14 @@ class _End:
 class Endings:
     """Watches pidfds in the running loop. `recorded` are the sessions whose end is already in the record."""
 
-    def __init__(self, hub: Hub, recorded: set[str]) -> None:
+    def __init__(self, hub: Hub, recorded: set[str], refining: Refining) -> None:
         self._hub = hub
+        self._refining = refining
+        self._boxes = f"{hub.settings.dir}/boxes"
         self._recorded = recorded
         self.changed: Callable[[], object] = _nothing
         """Called when the board should be written anew at once."""
+        self._refreshing = False
         self.watches: Iterable[Watch] = ()
         """All models: those in one cgroup share its counters of kills."""
         self._watched: dict[int, tuple[Watch, ProcessReader]] = {}
@@ -122,7 +127,6 @@ class Endings:
             sharer.unseen.forget()
         incident = self.publish(watch.name, self._unseen_evidence(watch, reader, step), sample)
         if incident is not None:
-            watch.file(incident)
             self._say(watch, incident.life, "child_ended", incident.verdict.summary, _fields(incident))
         for sharer in sharing:
             sharer.quiet.end(sample.at, sample.levels, sample.node)
@@ -154,17 +158,25 @@ class Endings:
         while self._tasks:
             await asyncio.wait(self._tasks)
 
-    def publish(self, model: str, evidence: EndEvidence, last_sample: Sample | None = None) -> Incident | None:
-        """Make the incident and record it. None: it is recorded already, or none, a child that had done its work.
+    def refine(self, model: str, told: SupervisorEnd) -> bool:
+        """Judge an end of a model anew by what its supervisor says of it; see `sidecar.refining`."""
+        return self._refining.hear(model, told)
 
-        The caller files it where it belongs.
-        """
+    def publish(
+        self,
+        model: str,
+        evidence: EndEvidence,
+        last_sample: Sample | None = None,
+        process: SeenProcess | None = None,
+    ) -> Incident | None:
+        """Make the incident, file and record it. None: it is recorded already, or a child had done its work."""
         life = evidence.life
         if life.session in self._recorded:
             return None
         self._recorded.add(life.session)
-        if not evidence.main and _left_well(evidence):
+        if not evidence.main and ends.left_well(evidence):
             return None
+        evidence = self._refining.completed(model, evidence)
         verdict = classify(evidence)
         now = self._hub.clock.now()
         incident = Incident(
@@ -178,12 +190,19 @@ class Endings:
             last_sample=last_sample,
             levels_after=tuple(level.after for level in evidence.levels),
         )
-        self._hub.recorder.put_incident(incident)
+        self._hub.recorder.put_incident(incident, evidence)
+        self._refining.open(incident, evidence, process)
         return incident
 
     def refresh(self) -> None:
-        """Have the board written anew at the next turn of the loop."""
-        asyncio.get_running_loop().call_soon(self.changed)
+        """Have the board written anew at the next turn of the loop: once, however many ends call for it."""
+        if not self._refreshing:
+            self._refreshing = True
+            asyncio.get_running_loop().call_soon(self._refresh)
+
+    def _refresh(self) -> None:
+        self._refreshing = False
+        self.changed()
 
     def _wake(self, pidfd: int) -> None:
         watch, process = self._watched[pidfd]
@@ -201,7 +220,7 @@ class Endings:
             base = later(base, process.base)
         failing = hub.livez.failing(watch.name, now)
         return ends.Latch(
-            life=life_of_cgroup(hub.boot_id, after[0].id) if process is None else process.seen.life,
+            life=ends.life_of_cgroup(hub.boot_id, after[0].id) if process is None else process.seen.life,
             began_monotonic_s=None if process is None else process.began_s,
             node_pid=None if process is None else process.node_pid,
             main=process is None or process.main,
@@ -227,17 +246,28 @@ class Endings:
     async def _conclude(self, end: _End) -> None:
         hub, process, latch = self._hub, end.process, end.latch
         status: Reading[WaitStatus] = Unknown(Why.HIDDEN, "process", detail="only the container's cgroup is seen")
+        fault: Reading[NativeFault] = NOT_LOOKED_FOR
         if process is not None:
             status = await ends.settle(process.seen, hub.clock, lambda: self._note(process.seen))
             box = process.read_box()  # the guard of a process that exits in order writes its mark until the very end
             latch = latch if isinstance(box, Unknown) else replace(latch, box=box, life=process.seen.life)
+            if isinstance(status, Unknown) or status.value.signal is not None:
+                fault = await self._fault(process.seen)
         log = hub.kmsg.since(latch.ended.monotonic_s - ends.KMSG_SECONDS)
         others_alive = sum(other.alive for other in end.others)  # of that life: the next one may be here already
-        self._tell(end, ends.evidence(latch, status, log, others_alive))
+        self._tell(end, replace(ends.evidence(latch, status, log, others_alive), fault=fault))
+
+    async def _fault(self, process: SeenProcess) -> Reading[NativeFault]:
+        """Read the trace of a native fault, in a thread, as far as the volume does not hang."""
+        try:
+            async with asyncio.timeout(ends.SETTLE_SECONDS):
+                return await asyncio.to_thread(leavings.fault_of, self._boxes, process.life.session)
+        except TimeoutError:
+            return Unknown(Why.FAILED, "trace of a native fault", detail="the shared directory does not answer")
 
     async def _note(self, process: SeenProcess) -> EndNote | None:
         """Look for the note of its end, in a thread: the volume may hang."""
-        note = await asyncio.to_thread(leavings.note_of, f"{self._hub.settings.dir}/boxes", process.life)
+        note = await asyncio.to_thread(leavings.note_of, self._boxes, process.life)
         if note is not None:
             process.aliases.add(note.life.session)
         return note
@@ -245,12 +275,11 @@ class Endings:
     def _tell(self, end: _End, evidence: EndEvidence) -> None:
         watch, life = end.watch, evidence.life
         if evidence.main and watch.died is end.latch.ended:  # the next life may have begun meanwhile
-            watch.left_well = _left_well(evidence)
+            watch.left_well = ends.left_well(evidence)
         if not evidence.main and not end.latch.main_was_alive:
             self._recorded.add(life.session)
             self._say(watch, life, "child_ended", f"process {life.pid} ended after its model's main process", {})
-        elif (incident := self.publish(watch.name, evidence, end.last_sample)) is not None:
-            watch.file(incident)
+        elif (incident := self._publish(end, evidence)) is not None:
             if incident.verdict.end_class in _BY_KERNEL:
                 self._account(watch, evidence)
             watch.note_crash(ends.crash_of_engine(evidence, incident.verdict))
@@ -262,6 +291,10 @@ class Endings:
             self._recorded |= end.process.seen.aliases
             if not evidence.main:
                 self._forget(watch, end.process)
+
+    def _publish(self, end: _End, evidence: EndEvidence) -> Incident | None:
+        process = None if end.process is None else end.process.seen
+        return self.publish(end.watch.name, evidence, end.last_sample, process)
 
     def _account(self, watch: Watch, evidence: EndEvidence) -> None:
         """Take a kill off the account of every model of the cgroup; that of a main process stands for all around it."""
@@ -316,21 +349,6 @@ def _fields(incident: Incident) -> Mapping[str, Scalar]:
         "main": incident.main,
         "verdict_after_seconds": round(incident.verdict_after_seconds, 3),
     }
-
-
-def life_of_cgroup(boot_id: str, level: LevelId) -> LifeId:
-    """Make the identity of a container whose processes are not seen: the same after a restart of the sidecar."""
-    digest = hashlib.sha256(f"{boot_id}/{level.device}/{level.inode}".encode()).hexdigest()
-    return LifeId(boot_id, 0, 0, digest[:32])
-
-
-def _left_well(evidence: EndEvidence) -> bool:
-    """Tell an exit with status 0, by the wait status or else by the guard's mark."""
-    status, box = evidence.wait_status, evidence.box
-    if isinstance(status, Known):
-        return status.value.exit_code == 0
-    mark = box.value.exit_mark if isinstance(box, Known) else None
-    return mark is not None and mark.status == 0
 
 
 def _any_dying(watch: Watch, newest: Sample) -> bool:

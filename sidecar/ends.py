@@ -12,6 +12,7 @@ Theory
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -25,7 +26,7 @@ from sidecar.collect.node import counter
 from sidecar.health.evidence import holds_model
 from sidecar.health.memory import Crash
 from sidecar.quiet import HOLD_SECONDS
-from sidecar.sample import Instant, LevelSample, NodeSample
+from sidecar.sample import Instant, LevelId, LevelSample, NodeSample
 from sidecar.sight.seen import SeenProcess
 from sidecar.verdict.values import EndClass, EndEvidence, LevelsBefore, Verdict, WaitStatus
 
@@ -114,6 +115,21 @@ def crash_of_engine(evidence: EndEvidence, verdict: Verdict) -> Crash | None:
         return None
     parent = box.value.parent_session
     return None if parent is None else Crash(parent, evidence.ended.monotonic_s, verdict.summary)
+
+
+def left_well(evidence: EndEvidence) -> bool:
+    """Tell an exit with status 0, by the wait status or else by the guard's mark."""
+    status, box = evidence.wait_status, evidence.box
+    if isinstance(status, Known):
+        return status.value.exit_code == 0
+    mark = box.value.exit_mark if isinstance(box, Known) else None
+    return mark is not None and mark.status == 0
+
+
+def life_of_cgroup(boot_id: str, level: LevelId) -> LifeId:
+    """Make the identity of a container whose processes are not seen: the same after a restart of the sidecar."""
+    digest = hashlib.sha256(f"{boot_id}/{level.device}/{level.inode}".encode()).hexdigest()
+    return LifeId(boot_id, 0, 0, digest[:32])
 
 
 async def settle(process: SeenProcess, clock: Clock, look: Look) -> Reading[WaitStatus]:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
 from sidecar.begun import Begun, without_end
-from sidecar.board import Board, Incident, kept
+from sidecar.board import Board, Incident, kept, replaced
 from sidecar.health.judge import JudgeMemory
 from sidecar.outputs.record_store import Loaded
 from sidecar.outputs.recorder import decode_judge
+from sidecar.verdict.values import EndClass
 from sidecar.watch import KEPT_INCIDENTS, Watch
-from sidecar.watches import Watches
 
 _KEPT_INCIDENTS: Final = 50
 """Of main processes of all models, and as many of children; what the record gives back. It holds more itself."""
@@ -30,7 +30,7 @@ class Past:
         self.begun: tuple[Begun, ...] = ()
         """Lives that the record saw begin and not end; some may live on, or have ended since."""
 
-    def take(self, known: Loaded, watches: Watches) -> None:
+    def take(self, known: Loaded, watches: Iterable[Watch]) -> None:
         """Take in what the record knew, at the start or whenever it could be opened.
 
         What happened here before that comes on top. An end that was found here again, because nobody could know of it
@@ -54,10 +54,16 @@ class Past:
         """Add the end of a process whose model is not seen now."""
         board = self._board
         board.past_incidents = kept((incident, *board.past_incidents), _KEPT_INCIDENTS)
-        if incident.main:
-            ends = Counter(board.past_ends.get(incident.model, _NO_ENDS))
-            ends[incident.verdict.end_class.value] += 1
-            board.past_ends = {**board.past_ends, incident.model: ends}
+
+    def replace(self, incident: Incident) -> None:
+        """Put what is known now of an end in place of what was."""
+        self._board.past_incidents = replaced(self._board.past_incidents, incident)
+
+    def count(self, model: str, end_class: EndClass) -> None:
+        """Count an end of a model that is not watched."""
+        ends = Counter(self._board.past_ends.get(model, _NO_ENDS))
+        ends[end_class.value] += 1
+        self._board.past_ends = {**self._board.past_ends, model: ends}
 
     def let_go(self, watch: Watch) -> None:
         """Go on to speak for a model that is watched no more."""
@@ -92,4 +98,5 @@ def _remember(watch: Watch, known: Loaded, again: set[str]) -> None:
 
 def _counted(incidents: tuple[Incident, ...] | list[Incident], sessions: set[str]) -> Counter[str]:
     """Say how often each class was counted for the ends of these sessions."""
-    return Counter(one.verdict.end_class.value for one in incidents if one.main and one.life.session in sessions)
+    counted = (one.counted_as for one in incidents if one.main and one.life.session in sessions)
+    return Counter(end_class.value for end_class in counted if end_class is not None)

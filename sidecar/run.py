@@ -36,6 +36,7 @@ from sidecar.outputs.record_store import RecordLimits
 from sidecar.outputs.recorder import Recorder
 from sidecar.outputs.serve import ServeError, serving
 from sidecar.past import Past
+from sidecar.refining import Refining
 from sidecar.sample import Instant, ProbeOutcome, ProbeResult
 from sidecar.seeing import Seeing
 from sidecar.settings import Settings
@@ -122,14 +123,16 @@ class Daemon:
         self.livez = self._hub.livez
         self._supervisor = Supervisor(clock, self._hub.degraded, log)
         self._past = Past(self.board)
-        self._endings = Endings(self._hub, self._past.sessions)
+        self._refining = Refining(self._hub, self._past)
+        self._endings = Endings(self._hub, self._past.sessions, self._refining)
         self.watches = Watches(settings.name, self._make_watch, self._drop_watch)
-        self._endings.watches = self.watches
+        self._endings.watches = self._refining.watches = self.watches
         self._seeing = Seeing(self._hub, self.watches, self._endings, reader)
         parts = Parts(hub=self._hub, watches=self.watches, refine=getattr(self._endings, "refine", lambda *_: False))
         self._supervisors = Supervisors(parts, os.environ)
         self._ticker = Ticker(self._hub, self.watches, self._endings, self._seeing.tell)
         self._endings.changed = lambda: self._ticker.tick(at_once=True)
+        self._refining.changed = self._endings.refresh
 
     async def start(self) -> None:
         """Read the record, then start every task."""
@@ -137,10 +140,12 @@ class Daemon:
         _make_directories(hub.settings.dir)
         loaded = await hub.recorder.load()
         self._past.take(loaded, self.watches)
+        self._refining.restore(loaded)
         self.board.events = loaded.events
         hub.journal.go_on_from(loaded.last_event_id + 1)
         hub.journal.listen(hub.recorder.put_event)
         hub.journal.listen(self._log)
+        hub.journal.listen(self._refining.hear_of_gpu)
         hub.kmsg.start()
         self._gpu.start()
         if hub.node.lxcfs:
@@ -149,6 +154,7 @@ class Daemon:
             in_sight=self._sessions_in_sight,
             recorded=self._past.sessions,
             ended=self._orphan_ended,
+            found=self._refining.found,
             begun=self._begun_out_of_sight,
         )
         tasks: dict[str, Callable[[], Coroutine[object, object, None]]] = {
@@ -168,6 +174,7 @@ class Daemon:
         hub.journal.say(hub.clock.now(), "", "sidecar_stopped", "the sidecar was told to stop")
         await asyncio.wait([asyncio.create_task(self._endings.drain())], timeout=_DRAIN_SECONDS)
         await self._supervisor.stop_all()
+        self._refining.close()
         hub.kmsg.close()
         self._gpu.close()
         hub.node.close()
@@ -213,6 +220,7 @@ class Daemon:
             late = hub.recorder.take_late()
             if late is not None:
                 self._past.take(late, self.watches)
+                self._refining.restore(late)
                 hub.journal.go_on_from(late.last_event_id + 1)
                 self._ticker.tick(at_once=True)  # so that every page shows it at the same moment
             for notice in hub.recorder.take_notices():
@@ -250,7 +258,6 @@ class Daemon:
         model = name or self.watches.first().name
         incident = self._endings.publish(model, evidence)
         if incident is not None:
-            (self.watches.find(model) or self._past).file(incident)
             text = f"ended unseen: {incident.verdict.summary}"
             self._hub.journal.say(self._hub.clock.now(), model, "end_found", text, {"incident": incident.id})
 

@@ -50,6 +50,7 @@ CREATE TABLE counters (
 ) WITHOUT ROWID;
 CREATE TABLE judge (model TEXT PRIMARY KEY, boot_id TEXT NOT NULL, memory TEXT NOT NULL) WITHOUT ROWID;
 """
+_EVIDENCE: Final = "CREATE TABLE IF NOT EXISTS evidence (id TEXT PRIMARY KEY, packed BLOB NOT NULL) WITHOUT ROWID"
 
 
 class RecordUnavailableError(Exception):
@@ -194,6 +195,7 @@ def _prepare(connection: sqlite3.Connection) -> str | None:
     connection.execute("PRAGMA temp_store=MEMORY")
     if empty:
         _create(connection)
+    connection.execute(_EVIDENCE)  # not there in a record of an earlier release
     return None
 
 

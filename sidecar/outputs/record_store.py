@@ -8,7 +8,7 @@ import zlib
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from types import MappingProxyType
 from typing import Final
@@ -18,13 +18,17 @@ import msgspec
 from guard.model import LifeId
 from sidecar import distribution
 from sidecar.board import Event, Incident, kept
+from sidecar.outputs.evidence_shape import evidence_from, pack_evidence
 from sidecar.outputs.record_file import SCHEMA_VERSION
 from sidecar.outputs.shape import clean, encode, incident_document, incident_from, iso, plain
 from sidecar.sample import Instant
+from sidecar.verdict.values import EndEvidence
 
 _EVENTS_LOADED: Final = 500
 _INCIDENTS_LOADED: Final = 50
 _LIVES_LOADED: Final = 10_000
+EVIDENCE_KEPT: Final = 16
+"""Ends that may be judged anew, also by the next sidecar: about as many as end within the minutes that this takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +66,7 @@ class IncidentRow:
 
     incident: Incident
     series: bytes | None
+    evidence: EndEvidence | None = None
 
 
 @dataclass(slots=True)
@@ -87,7 +92,9 @@ class Pending:
     def add_incident(self, row: IncidentRow) -> None:
         """Queue an incident or its refined form. Where many wait, older ones lose their series, not themselves."""
         before = self.incidents.get(row.incident.id)
-        kept = IncidentRow(row.incident, before.series if before and row.series is None else row.series)
+        kept = row
+        if before is not None:
+            kept = IncidentRow(row.incident, row.series or before.series, row.evidence or before.evidence)
         self.incidents[row.incident.id] = kept
         held = [one for one in self.incidents.values() if one.series is not None]
         if len(held) > _SERIES_WAITING:
@@ -148,6 +155,7 @@ class Loaded:
     incidents: tuple[Incident, ...] = ()  # newest first
     lives: frozenset[LifeId] = frozenset()  # whose end is already in the record
     judges: Mapping[str, bytes] = field(default_factory=lambda: MappingProxyType({}))
+    evidence: Mapping[str, EndEvidence] = field(default_factory=lambda: MappingProxyType({}))  # by id, of the newest
 
 
 @contextmanager
@@ -201,33 +209,41 @@ def _event_row(event: Event, boot_id: str) -> tuple[object, ...]:
 
 
 def _write_incident(connection: sqlite3.Connection, row: IncidentRow) -> None:
-    """Insert, or refine what is there.
-
-    An end is counted once, under the class of its first verdict: a counter that a refined verdict moved to another
-    class would run backwards in Prometheus.
-    """
-    incident = row.incident
+    """Insert, or refine what is there. An end is counted once, in the transaction that says what it is counted as."""
+    key = clean(row.incident.id)
+    known = connection.execute("SELECT document FROM incidents WHERE id=?", (key,)).fetchone()
+    before = None if known is None else incident_from(known[0].encode())
+    counted = None if before is None else before.counted_as
+    incident = row.incident if counted is None else replace(row.incident, counted_as=counted)
     document = encode(incident_document(incident)).decode()
     last = None if incident.last_sample is None else encode(plain(incident.last_sample)).decode()
-    key = clean(incident.id)
-    known = connection.execute("SELECT 1 FROM incidents WHERE id=?", (key,)).fetchone()
-    if known:
+    if incident.main and incident.counted_as is not None and counted is None:
+        connection.execute(
+            "INSERT INTO counters (model, cause, count) VALUES (?,?,1) "
+            "ON CONFLICT (model, cause) DO UPDATE SET count=count+1",
+            (clean(incident.model), incident.counted_as.value),
+        )
+    if known is not None:
         connection.execute(
             "UPDATE incidents SET document=?, last_sample=coalesce(?, last_sample), series=coalesce(?, series) "
             "WHERE id=?",
             (document, last, row.series, key),
         )
-        return
-    connection.execute(
-        "INSERT INTO incidents (id, model, wall_s, document, last_sample, series) VALUES (?,?,?,?,?,?)",
-        (key, clean(incident.model), incident.at.wall_s, document, last, row.series),
-    )
-    if incident.main:
+    else:
         connection.execute(
-            "INSERT INTO counters (model, cause, count) VALUES (?,?,1) "
-            "ON CONFLICT (model, cause) DO UPDATE SET count=count+1",
-            (clean(incident.model), incident.verdict.end_class.value),
+            "INSERT INTO incidents (id, model, wall_s, document, last_sample, series) VALUES (?,?,?,?,?,?)",
+            (key, clean(incident.model), incident.at.wall_s, document, last, row.series),
         )
+    if row.evidence is not None:
+        _write_evidence(connection, key, row.evidence)
+
+
+def _write_evidence(connection: sqlite3.Connection, key: str, evidence: EndEvidence) -> None:
+    """Keep what the verdict rests on, for the newest ends: nobody judges an old one anew."""
+    connection.execute("INSERT OR REPLACE INTO evidence (id, packed) VALUES (?,?)", (key, pack_evidence(evidence)))
+    connection.execute(
+        "DELETE FROM evidence WHERE id NOT IN (SELECT id FROM incidents ORDER BY n DESC LIMIT ?)", (EVIDENCE_KEPT,)
+    )
 
 
 def keep_counts(connection: sqlite3.Connection, ends: Mapping[str, Mapping[str, int]]) -> None:
@@ -288,7 +304,14 @@ def load(connection: sqlite3.Connection, boot_id: str) -> Loaded:
         incidents=kept(incidents, _INCIDENTS_LOADED),
         lives=frozenset(one.life for one in incidents),
         judges={model: memory.encode() for model, memory in judges if boot_id},
+        evidence=_load_evidence(connection),
     )
+
+
+def _load_evidence(connection: sqlite3.Connection) -> dict[str, EndEvidence]:
+    rows = connection.execute("SELECT id, packed FROM evidence LIMIT ?", (2 * EVIDENCE_KEPT,))
+    read = ((key, evidence_from(packed) if isinstance(packed, bytes) else None) for key, packed in rows)
+    return {key: evidence for key, evidence in read if evidence is not None}
 
 
 def _event(row: tuple[int, float, float, str, str, str, str]) -> Event | None:

@@ -31,6 +31,7 @@ from sidecar.outputs.record_store import IncidentRow, Loaded, Pending, RecordLim
 from sidecar.outputs.record_writer import Writer
 from sidecar.outputs.shape import encode
 from sidecar.sample import Sample
+from sidecar.verdict.values import EndEvidence
 
 T = TypeVar("T")
 
@@ -111,11 +112,17 @@ class Recorder:
         with self._wake:
             self._inbox.add_event(event)
 
-    def put_incident(self, incident: Incident) -> None:
-        """Keep an incident with the model's last minute, at once. The same id again refines it, and counts once."""
+    def put_incident(self, incident: Incident, evidence: EndEvidence | None = None) -> None:
+        """Keep an incident with the model's last minute and what its verdict rests on, at once."""
         series = self._series.get(incident.model)
         with self._wake:
-            self._inbox.add_incident(IncidentRow(incident, series.blob() if series else None))
+            self._inbox.add_incident(IncidentRow(incident, series.blob() if series else None, evidence))
+            self._hurry()
+
+    def refine_incident(self, incident: Incident, evidence: EndEvidence | None = None) -> None:
+        """Keep what is known of it now in place of what was; it counts once, when it first says as what."""
+        with self._wake:
+            self._inbox.add_incident(IncidentRow(incident, None, evidence))
             self._hurry()
 
     def put_judge(self, model: str, memory: object) -> None:

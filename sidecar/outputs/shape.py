@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from guard.model import Known, LifeId, Unknown
-from sidecar.board import Event, Incident
+from sidecar.board import Event, Incident, Judged
 from sidecar.sample import Instant
 from sidecar.verdict.values import Confidence, EndClass, Statement, Verdict
 
@@ -129,6 +129,19 @@ def incident_document(incident: Incident) -> dict[str, Json]:
         "evidence": [{"for": said.supports, "text": said.text, "source": said.source} for said in verdict.statements],
         "missing": list(verdict.missing),
         "next": list(verdict.next_steps),
+        "history": [
+            {
+                "at": iso(one.at.wall_s),
+                "wall_s": one.at.wall_s,
+                "monotonic_s": one.at.monotonic_s,
+                "class": one.end_class.value,
+                "confidence": one.confidence.value,
+                "summary": one.summary,
+                "because": one.because,
+            }
+            for one in incident.history
+        ],
+        "counted_as": None if incident.counted_as is None else incident.counted_as.value,
     }
 
 
@@ -145,6 +158,15 @@ class _Said(msgspec.Struct, rename={"supports": "for"}):
     supports: bool
     text: str
     source: str
+
+
+class _Judged(msgspec.Struct, rename={"end_class": "class"}):
+    wall_s: float
+    monotonic_s: float
+    end_class: EndClass
+    confidence: Confidence
+    summary: str
+    because: str
 
 
 class _Incident(msgspec.Struct, rename={"end_class": "class", "next_steps": "next"}):
@@ -165,6 +187,9 @@ class _Incident(msgspec.Struct, rename={"end_class": "class", "next_steps": "nex
     evidence: list[_Said]
     missing: list[str]
     next_steps: list[str]
+    history: list[_Judged] = []
+    counted_as: EndClass | msgspec.UnsetType | None = msgspec.UNSET
+    """Not there in the record of a release that counted every end at once."""
 
 
 def incident_from(document: bytes) -> Incident | None:
@@ -192,4 +217,15 @@ def incident_from(document: bytes) -> Incident | None:
         verdict=verdict,
         verdict_after_seconds=read.verdict_after_seconds,
         last_sample=None,
+        history=tuple(
+            Judged(
+                at=Instant(one.monotonic_s, one.wall_s),
+                end_class=one.end_class,
+                confidence=one.confidence,
+                summary=one.summary,
+                because=one.because,
+            )
+            for one in read.history
+        ),
+        counted_as=read.end_class if isinstance(read.counted_as, msgspec.UnsetType) else read.counted_as,
     )

@@ -23,7 +23,7 @@ from sidecar.collect.kmsg import KernelLog
 from sidecar.collect.node import NodeReader
 from sidecar.hub import Hub
 from sidecar.journal import Journal
-from sidecar.leavings import scan_notes
+from sidecar.leavings import Left, scan_notes
 from sidecar.outputs.log import JsonLog
 from sidecar.outputs.recorder import Recorder
 from sidecar.settings import Settings
@@ -43,12 +43,20 @@ class Ledger:
         self.ended: list[EndEvidence] = []
         self.names: list[str | None] = []
         self.begun: list[Begun] = []
+        self.known: dict[str, list[Left]] = {}
 
     def end(self, name: str | None, evidence: EndEvidence) -> None:
         """Record an end."""
         self.names.append(name)
         self.recorded.add(evidence.life.session)
         self.ended.append(evidence)
+
+    def find(self, life: LifeId, _name: str | None, left: Left) -> bool:
+        """Hear what was left by a process, whose end may be known."""
+        if life.session not in self.known:
+            return False
+        self.known[life.session].append(left)
+        return True
 
 
 @asynccontextmanager
@@ -70,7 +78,11 @@ async def looking(tmp_path: Path, clock: VirtualClock, ledger: Ledger, *, boot: 
     )
     await hub.recorder.load()
     accounts = Accounts(
-        in_sight=lambda: ledger.in_sight, recorded=ledger.recorded, ended=ledger.end, begun=lambda: ledger.begun
+        in_sight=lambda: ledger.in_sight,
+        recorded=ledger.recorded,
+        ended=ledger.end,
+        found=ledger.find,
+        begun=lambda: ledger.begun,
     )
     boxes = Boxes(hub, accounts)
     task = asyncio.create_task(boxes.run())

@@ -55,11 +55,12 @@ def test_the_record_speaks_for_models_until_they_are_watched() -> None:
 
 
 def test_an_end_of_a_model_that_nobody_watches_counts_for_it() -> None:
-    """It is listed first; that of a child is listed and not counted."""
+    """It is listed first, and counts once it is said to."""
     seen = board()
     past = Past(seen)
     past.take(known(end("a"), ends={"llm": {OOM: 1}}), watching())
     past.file(end("b"))
+    past.count("llm", EndClass.CGROUP_OOM)
     past.file(end("c", main=False))
     assert past.ends_of("llm") == {OOM: 2}
     assert [one.id for one in seen.past_incidents] == ["c", "b", "a"]
@@ -70,6 +71,7 @@ def test_a_model_that_is_let_go_is_spoken_for() -> None:
     seen, watches = board(), watching()
     past, watch = Past(seen), watches.first()
     watch.file(end("a"))
+    watch.count(EndClass.CGROUP_OOM)
     watch.file(end("b", main=False))
     past.let_go(watch)
     assert past.ends_of("llm") == {OOM: 1}
@@ -100,7 +102,9 @@ def test_a_late_record_adds_to_what_happened_meanwhile() -> None:
     past, watch = Past(seen), watches.first()
     past.take(Loaded(), watches)
     watch.file(end("new"))
+    watch.count(EndClass.CGROUP_OOM)
     past.file(end("unwatched", "other"))
+    past.count("other", EndClass.CGROUP_OOM)
     past.sessions |= {"new", "unwatched"}
     past.take(known(end("old"), ends={"llm": {OOM: 2, EXIT: 1}, "other": {OOM: 5}}), watches)
     assert watch.ends == {OOM: 3, EXIT: 1}
@@ -115,7 +119,9 @@ def test_an_end_that_was_found_again_before_the_record_opened_counts_once() -> N
     past, watch = Past(seen), watches.first()
     past.take(Loaded(), watches)
     watch.file(end("twice"))
+    watch.count(EndClass.CGROUP_OOM)
     past.file(end("also", "other"))
+    past.count("other", EndClass.CGROUP_OOM)
     past.sessions |= {"twice", "also"}
     ends = {"llm": {OOM: 1}, "other": {OOM: 1}}
     past.take(known(end("twice"), end("also", "other"), ends=ends), watches)

@@ -215,6 +215,7 @@ def incident(
         verdict=verdict,
         verdict_after_seconds=0.12,
         last_sample=sample(model=model),
+        counted_as=end if main else None,
     )
 
 
