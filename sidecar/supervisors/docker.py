@@ -24,9 +24,9 @@ from sidecar.supervisors.values import Container, Take, Trouble
 _ANSWER_SECONDS: Final = 10.0
 _BACK_SECONDS: Final = 60
 """How far back events are asked for at the start: an end may just have happened."""
-_EVENTS: Final = ("die", "kill", "stop", "start", "destroy", "health_status")
-_DOCKER_EVENTS: Final = (*_EVENTS, "oom")
-_PODMAN_EVENTS: Final = (*_EVENTS, "exec_died")  # one it does not know, as "oom", makes Podman 4.3 give none at all
+_EVENTS: Final = ("die", "kill", "stop", "start", "destroy", "oom", "health_status")
+"""Asked of Docker. Podman 4.3 gives none at all where one of the names is not its own ("died", "remove"; tried)."""
+_PASSED_OVER: Final = ("exec_create", "exec_start", "exec_detach", "top", "attach", "resize", "archive-path")
 _KEPT_EVENTS: Final = 64
 _KEPT_CONTAINERS: Final = 64
 _NOT_FOUND: Final = 404
@@ -66,8 +66,8 @@ class DockerSource:
         async with self._engine() as docker:
             await self._ask_kind(docker)
             since = int(self._since_s or self._clock.now().wall_s - _BACK_SECONDS)
-            names = _PODMAN_EVENTS if self._podman else _DOCKER_EVENTS
-            filters = msgspec.json.encode({"type": ["container"], "event": names}).decode()
+            wanted = {"type": ["container"]} | ({} if self._podman else {"event": _EVENTS})
+            filters = msgspec.json.encode(wanted).decode()
             subscriber = docker.events.subscribe(create_task=False)  # type: ignore[no-untyped-call]
             listening = asyncio.create_task(docker.events.run(since=str(since), filters=filters))
             try:
@@ -113,11 +113,12 @@ class DockerSource:
         """Keep one event; tell whether it may say something of an end."""
         actor = said.get("Actor") or {}
         nanoseconds = said.get("timeNano")
-        if not isinstance(nanoseconds, int) or not isinstance(actor.get("ID"), str):
+        action = str(said.get("Action"))
+        if not isinstance(nanoseconds, int) or not isinstance(actor.get("ID"), str) or action.startswith(_PASSED_OVER):
             return False
         event = EngineEvent(
             container_id=actor["ID"],
-            action=str(said.get("Action")),
+            action=action,
             at_wall_s=nanoseconds / 1e9,
             attributes={str(name): str(value) for name, value in (actor.get("Attributes") or {}).items()},
         )

@@ -1,0 +1,145 @@
+"""Podman's own socket: a restart, an OOM kill, a failed health check and a stop of real containers, seen through it."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from sidecar.clock import SystemClock
+from sidecar.supervisors.docker import DockerSource
+from sidecar.supervisors.values import Container, Trouble
+from sidecar.verdict.supervisor_values import SupervisorEnd
+from tests.containers.podman import BASE, ROOT, Podman
+from tests.lab.kit.wait import until
+from tests.sidecar.supervisors.heard import Heard, running
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+
+NAME = "og-socket-model"
+GROW = "import time; time.sleep(1); b = [bytearray(1 << 20) for _ in range(400)]"
+
+
+@pytest.fixture(scope="module")
+def socket(podman: Podman, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Podman's service, listening."""
+    path = tmp_path_factory.mktemp("socket") / "podman.sock"
+    command = ["podman", "system", "service", "--time=0", f"unix://{path}"]
+    with subprocess.Popen(command, env=podman.environment, cwd=path.parent, stderr=subprocess.DEVNULL) as service:
+        try:
+            until(path.exists, 30, "podman's socket")
+            yield path
+        finally:
+            service.kill()
+
+
+@dataclass
+class Play:
+    """Containers that share a directory with us, and what the source says of them."""
+
+    podman: Podman
+    directory: Path
+    heard: Heard = field(default_factory=Heard)
+
+    def run(self, *arguments: str, name: str = NAME) -> None:
+        """Start a container in the background."""
+        volume = f"{self.directory}:/run/oomguard"
+        self.podman("run", "-d", "--name", name, "--network=none", "-v", volume, *arguments)
+
+    def last(self) -> Container:
+        """Give what was said last of the container."""
+        found = self.heard.last(NAME)
+        assert found is not None
+        return found
+
+    async def end(self) -> SupervisorEnd:
+        """Wait for an end."""
+        await self.heard.until(lambda: (one := self.heard.last(NAME)) is not None and one.end is not None)
+        end = self.last().end
+        assert end is not None
+        return end
+
+
+@pytest.fixture
+async def play(podman: Podman, socket: Path, tmp_path: Path) -> AsyncIterator[Play]:
+    """A source that follows the socket; the container of the test is removed behind it."""
+    played = Play(podman, tmp_path)
+    source = DockerSource(
+        f"unix://{socket}", SystemClock(), own_id=None, directory=str(tmp_path), wanted=lambda _id, _name: False
+    )
+    try:
+        async with running(source.follow(played.heard.take)):
+            await played.heard.until(lambda: played.heard.all)
+            yield played
+    finally:
+        podman("rm", "-f", "-t", "0", NAME, check=False)
+        (ROOT / "oom").unlink(missing_ok=True)  # conmon's mark of an OOM kill, in the folder it was started from
+
+
+async def test_a_restart_is_seen(play: Play) -> None:
+    """The engine restarts a container that exits: its code, its times and the number of restarts are told."""
+    play.run("--restart=on-failure:2", BASE, "sh", "-c", "sleep 1; exit 3")
+    end = await play.end()
+    assert (end.exit_code, end.words) == (3, ())
+    assert end.started_wall_s is not None
+    assert end.finished_wall_s is not None
+    assert 0.5 < end.finished_wall_s - end.started_wall_s < 20
+    await play.heard.until(lambda: (play.last().restart_count or 0) >= 1)
+    assert play.last().supervisor == "podman"
+    assert play.last().shares
+
+
+async def test_an_oom_kill_is_seen_as_far_as_podman_tells(play: Play) -> None:
+    """The kernel kills at the memory limit: 137 is told; that it was an OOM kill Podman 4.3 does not say."""
+    play.run("--restart=on-failure:1", "--memory=48m", BASE, "python3", "-c", GROW)
+    end = await play.end()
+    assert end.exit_code == 137
+    assert end.oom_killed is not False
+    await play.heard.until(lambda: (play.last().restart_count or 0) >= 1)
+
+
+async def test_a_failed_health_check_is_seen(play: Play) -> None:
+    """A check whose action is a kill: the container was ended by its health check."""
+    play.run("--health-cmd=false", "--health-retries=1", "--health-on-failure=kill", BASE, "sleep", "300")
+    play.podman("healthcheck", "run", NAME, check=False)
+    end = await play.end()
+    assert end.exit_code == 137
+    await play.heard.until(lambda: (one := play.last().end) is not None and one.words)
+    last = play.last().end
+    assert last is not None
+    assert [word.kind.value for word in last.words] == ["liveness_kill"]
+
+
+async def test_a_removed_container_is_told_by_what_was_heard(play: Play) -> None:
+    """`rm -f` leaves nothing to inspect: the end is told all the same, and a later one of its name has its own."""
+    play.run(BASE, "sleep", "300")
+    await play.heard.until(lambda: play.heard.last(NAME))
+    play.podman("rm", "-f", "-t", "0", NAME)
+    end = await play.end()
+    assert end.exit_code == 137
+    play.run(BASE, "sh", "-c", "exit 5")
+    await play.heard.until(lambda: (one := play.last().end) is not None and one.exit_code == 5)
+
+
+async def test_containers_that_do_not_share_are_passed_over(play: Play, tmp_path: Path) -> None:
+    """Somebody else's container on the same host is none of ours."""
+    other = tmp_path.parent / "other"
+    other.mkdir()
+    play.podman("run", "--rm", "--network=none", "-v", f"{other}:/data", BASE, "true")
+    play.run(BASE, "sh", "-c", "exit 0")
+    end = await play.end()
+    assert end.exit_code == 0
+    assert {one.name for said in play.heard.all for one in said} == {NAME}
+
+
+async def test_a_socket_without_a_service_is_a_trouble(tmp_path: Path) -> None:
+    """A path where nobody listens is said in words, and tried again."""
+    source = DockerSource(
+        f"unix://{tmp_path}/none.sock", SystemClock(), own_id=None, directory="/x", wanted=lambda _id, _name: False
+    )
+    with pytest.raises(Trouble, match=r"none\.sock") as refused:
+        await source.look(Heard().take)
+    assert not refused.value.lasting
