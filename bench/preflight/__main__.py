@@ -114,10 +114,10 @@ def _seconds(folder: Path) -> dict[str, float]:
 
 
 def _imports() -> dict[str, dict[str, int]]:
-    """What importing each library takes, beside what `guard.fit.paths` says. llama_cpp is not installed here."""
+    """What importing each library takes, beside what `guard.fit.paths` says. Two are not installed here."""
     found = {}
     for library, said in IMPORT_BYTES.items():
-        if library != "llama_cpp":
+        if library not in ("llama_cpp", "jax"):
             code = _IMPORT.format(library=library, more=_USED.get(library, ""))
             done = subprocess.run(
                 [sys.executable, "-W", "ignore", "-c", code],

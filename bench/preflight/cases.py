@@ -20,7 +20,7 @@ _EMPTY_LLAMA: Final = (
 )
 _OPEN: Final = "with safe_open(file, 'pt') as opened: "
 
-BASIC: Final = ("torch", "safetensors.torch")
+BASIC: Final = ("torch", "safetensors.torch", "safetensors.numpy")
 EVERYTHING: Final = (*BASIC, "transformers", "accelerate", "diffusers", "onnxruntime", "gguf", "ctranslate2")
 
 
@@ -200,6 +200,35 @@ TORCH_CASES: Final = (
     ),
 )
 
+_SN: Final = ("safetensors.numpy as sn",)
+NUMPY_CASES: Final = (
+    Case(
+        path="safetensors.numpy.load_file",
+        file="model.safetensors",
+        modules=_SN,
+        code=("weights = sn.load_file(file)",),
+        labels=("safetensors.numpy.load_file",),
+        touch=_TOUCH,
+    ),
+    Case(
+        path="safetensors.numpy.load",
+        file="model.safetensors",
+        modules=_SN,
+        setup=("data = open(file, 'rb').read()",),
+        code=("weights = sn.load(data)",),
+        labels=("safetensors.numpy.load",),
+    ),
+    Case(
+        path="safetensors.safe_open(framework='np')",
+        file="model.safetensors",
+        modules=_SN,
+        setup=("from safetensors import safe_open",),
+        code=("with safe_open(file, 'np') as opened: weights = {k: opened.get_tensor(k) for k in opened.keys()}",),
+        labels=("safetensors.safe_open",),
+        item=True,
+    ),
+)
+
 _HUB_PATH: Final = "transformers.from_pretrained"
 LIBRARY_CASES: Final = (
     *(
@@ -283,7 +312,7 @@ LIBRARY_CASES: Final = (
     ),
 )
 
-CASES: Final = (*TORCH_CASES, *LIBRARY_CASES)
+CASES: Final = (*TORCH_CASES, *NUMPY_CASES, *LIBRARY_CASES)
 
 
 def case_named(name: str) -> Case:

@@ -19,7 +19,13 @@ KILLED: Final = tuple(case for case in CASES if case.file != "bf16.pt")
 _TRIES = 400
 """A mapped load takes a few milliseconds, so some kills come too late and are tried again, a little sooner."""
 _SOONER = 0.9
-_WITHOUT_FILE = ("load_state_dict", "Sequential.half", "torch.load(BytesIO)", "safetensors.torch.load")
+_WITHOUT_FILE = (
+    "load_state_dict",
+    "Sequential.half",
+    "torch.load(BytesIO)",
+    "safetensors.torch.load",
+    "safetensors.numpy.load",
+)
 _IN_ONE_CALL = ("torch.load(mmap=True)", "safetensors.torch.load_file")
 _INSTALL = """
 import os

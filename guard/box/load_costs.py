@@ -36,6 +36,10 @@ COSTS: Final[Mapping[str, Cost]] = MappingProxyType(
         "safetensors.torch.load_file": Cost(0.0, 0.0),
         "safetensors.torch.load_file(backend='pread')": Cost(1.0, 1.0),
         "safetensors.torch.load_model": Cost(0.0, 1.0),
+        "safetensors.numpy.load_file": Cost(1.0, 1.0),
+        "safetensors.numpy.load": Cost(1.0, 2.0),
+        "safetensors.flax.load_file": Cost(1.0, 2.0),
+        "safetensors.flax.load": Cost(1.0, 3.5),
         "safetensors.safe_open": Cost(0.0, 1.0),  # mapped; a clone of each tensor costs its size
         "load_state_dict": Cost(0.0, 1.0),  # into memory that was written to before, or not
         "transformers.from_pretrained": Cost(0.0, 2.0),  # mapped, or converted from 16 bits to 32
@@ -45,7 +49,7 @@ COSTS: Final[Mapping[str, Cost]] = MappingProxyType(
         "onnxruntime.InferenceSession(bytes)": Cost(1.0, 2.0),
         "ctranslate2": Cost(0.0, 1.0),  # converts to the compute type while reading
         "gguf.GGUFReader": Cost(0.0, 0.0),
-        "llama_cpp.Llama": Cost(0.0, 1.0),  # mapped, or read with use_mmap=False
+        "llama_cpp.Llama": Cost(0.0, 1.1),  # mapped; or read with use_mmap=False, or repacked: then its context too
     }
 )
 OTHER: Final = Cost(0.0, 1.0)

@@ -37,11 +37,12 @@ class LoadPath:
     mapped: float = 0.0
     streams: bool = False
     cheaper: tuple[str, ...] = ()  # other paths for the same files, best first
-    measured: bool = True
+    note: str = ""  # what the multiples do not say
 
 
 _MAP_AND_ASSIGN: Final = "torch.load(mmap=True) + assign"
 _LOAD_FILE: Final = "safetensors.torch.load_file"
+_FLAX: Final = "each tensor is a numpy array first and lives on until jax has copied it: up to this much, often less"
 
 _ALL: Final = (
     LoadPath(
@@ -97,6 +98,29 @@ _ALL: Final = (
         cheaper=("safetensors.safe_open",),
     ),
     LoadPath(
+        name="safetensors.numpy.load_file", formats=_SAFETENSORS, library="numpy", stored=1, converted=1, mapped=1
+    ),
+    LoadPath(
+        name="safetensors.numpy.load", formats=_SAFETENSORS, library="numpy", stored=2, converted=1,
+        cheaper=("safetensors.numpy.load_file",),
+    ),
+    LoadPath(
+        name="safetensors.safe_open(framework='np')", formats=_SAFETENSORS, library="numpy", stored=1, converted=1,
+        mapped=1,
+    ),
+    LoadPath(
+        name="safetensors.flax.load_file", formats=_SAFETENSORS, library="jax", stored=2, converted=1, mapped=1,
+        note=_FLAX,
+    ),
+    LoadPath(
+        name="safetensors.flax.load", formats=_SAFETENSORS, library="jax", stored=3.5, converted=1,
+        cheaper=("safetensors.flax.load_file",), note=_FLAX,
+    ),
+    LoadPath(
+        name="safetensors.safe_open(framework='flax')", formats=_SAFETENSORS, library="jax", stored=2, converted=1,
+        mapped=1, note=_FLAX,
+    ),
+    LoadPath(
         name="transformers.from_pretrained", formats=_HUB, library="transformers", converted=1, mapped=1, streams=True
     ),
     LoadPath(
@@ -116,8 +140,8 @@ _ALL: Final = (
     LoadPath(name="ctranslate2", formats=frozenset({Format.CTRANSLATE2}), library="ctranslate2", stored=1),
     LoadPath(name="gguf.GGUFReader", formats=frozenset({Format.GGUF}), library="gguf", mapped=1),
     LoadPath(
-        name="llama_cpp.Llama", formats=frozenset({Format.GGUF}), library="llama_cpp", mapped=1, streams=True,
-        measured=False,
+        name="llama_cpp.Llama", formats=frozenset({Format.GGUF}), library="llama_cpp", stored=1, mapped=1, streams=True,
+        note="quantised tensors are copied into another order on most CPUs (counted here); others stay mapped",
     ),
 )  # fmt: skip
 
@@ -126,6 +150,8 @@ PATHS: Final[Mapping[str, LoadPath]] = MappingProxyType({path.name: path for pat
 IMPORT_BYTES: Final[Mapping[str, int]] = MappingProxyType(
     {
         "torch": 155 * MIB,
+        "numpy": 12 * MIB,
+        "jax": 80 * MIB,
         "transformers": 270 * MIB,
         "accelerate": 160 * MIB,
         "diffusers": 295 * MIB,

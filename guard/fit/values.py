@@ -39,7 +39,7 @@ class Preflight:
     file_count: int
     tensor_bytes: int
     path: str
-    path_measured: bool
+    path_note: str
     need: Need
     rooms: tuple[Room, ...]
     card: Card | None = None
@@ -73,8 +73,8 @@ class Preflight:
         yield f"  needs       {human(self.need.anon_bytes)} that cannot be reclaimed = {' + '.join(self.need.terms)}"
         if self.need.mapped_bytes:
             yield f"  maps        {human(self.need.mapped_bytes)} of the files, which the kernel can drop again"
-        if not self.path_measured:
-            yield "  note        what this path costs was not measured but taken from its documentation"
+        if self.path_note:
+            yield f"  note        {self.path_note}"
         tightest = binding(self.rooms)
         for room in self.rooms:
             mark = "  <- the least" if room is tightest else ""
@@ -109,7 +109,7 @@ class Preflight:
             "files": self.file_count,
             "tensor_bytes": self.tensor_bytes,
             "path": self.path,
-            "path_measured": self.path_measured,
+            "path_note": self.path_note,
             "need_anon_bytes": self.need.anon_bytes,
             "need_mapped_bytes": self.need.mapped_bytes,
             "need_terms": list(self.need.terms),

@@ -85,7 +85,7 @@ def _preflight(*rooms: Reading[Limit], card: Reading[Limit] | None = None) -> Pr
         file_count=1,
         tensor_bytes=GIB,
         path="torch.load",
-        path_measured=True,
+        path_note="",
         need=Need(anon_bytes=GIB, mapped_bytes=0, import_bytes=0, terms=("1024 MiB x 1 as stored",)),
         rooms=tuple(Room(f"room {i}", left) for i, left in enumerate(rooms)),
         card=None if card is None else Card(need_bytes=GIB, context_bytes=0, room=Room("cuda:0", card)),

@@ -149,7 +149,7 @@ def test_hostile_headers(name: str, tmp_path: Path) -> None:
     assert time.process_time() - started < 0.2
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     head=st.sampled_from([b"", b"PK\3\4", b"GGUF\3\0\0\0", b"\x08\x08\x3a", b"\x20\0\0\0\0\0\0\0{", write.LEGACY[:10]]),
     rest=st.binary(max_size=400),
@@ -166,7 +166,7 @@ def test_any_bytes(head: bytes, rest: bytes, suffix: str, tmp_path_factory: pyte
     assert 0 <= found.tensor_bytes <= len(head + rest)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(at=st.integers(0, 10_000), value=st.integers(0, 255), kind=st.integers(0, 3))
 def test_any_flipped_byte(at: int, value: int, kind: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     """One wrong byte in a good file gives a footprint or a `FootprintError`."""
