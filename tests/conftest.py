@@ -8,12 +8,17 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.lab.kit.cgroups import left_behind, sweep
 from tests.lab.kit.offer import offer
 from tests.lab.kit.wait import until
 
 pytest.register_assert_rewrite("tests.lab.cases")
+
+# How long an example takes says something about the machine, not about the code.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 # Started by multiprocessing on first use and kept for the life of the interpreter.
 _HELPERS: Final = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")

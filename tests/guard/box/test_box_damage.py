@@ -81,7 +81,7 @@ def test_a_cut_at_every_length_leaves_only_what_was_written(history: History) ->
     ) == (state_of(raw).operations, ())
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(data=st.data())
 def test_any_flipped_byte_hides_a_record_and_changes_none(history: History, data: st.DataObject) -> None:
     """One wrong byte, most of all inside a cell in use, never yields a record that nobody wrote."""
@@ -92,7 +92,7 @@ def test_any_flipped_byte_hides_a_record_and_changes_none(history: History, data
     _check(history, bytes(raw))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(data=st.data())
 def test_two_moments_mixed_give_records_of_one_of_them(history: History, data: st.DataObject) -> None:
     """A reader that copies while the writer stores sees words of two moments; each record is still whole."""
@@ -105,7 +105,7 @@ def test_two_moments_mixed_give_records_of_one_of_them(history: History, data: s
     _check(history, mixed)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(raw=st.binary(max_size=300), at=st.integers(0, layout.SIZE - 300))
 def test_any_bytes_anywhere_are_survived(history: History, raw: bytes, at: int) -> None:
     """Random bytes over a real box, or alone, neither raise nor add a record."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from guard.kernel import kmsg, memcg, meminfo, mountinfo, procfs, psi, vmstat
@@ -141,7 +141,6 @@ STEPS: Final = st.sampled_from(["..", ".", "a", "..", "b c", "\\134", ""])
 WAYS: Final = st.lists(STEPS, max_size=5).map(lambda names: "/" + "/".join(names))
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(path=WAYS, root=WAYS, point=WAYS)
 def test_locate_never_leaves_the_root(path: str, root: str, point: str) -> None:
     """Membership and mounts of a foreign tree, whatever they say, lead to no directory outside of it."""

@@ -52,7 +52,7 @@ _PIECES = st.sampled_from(
 _LINES = st.lists(st.one_of(_PIECES, st.text(max_size=40)), max_size=4).map("".join)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(_LINES, max_size=12))
 def test_no_text_raises(lines: list[str]) -> None:
     """Whatever the lines are, there is an answer that can be written as JSON and as text."""
@@ -62,7 +62,7 @@ def test_no_text_raises(lines: list[str]) -> None:
     assert show.as_text(report)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.binary(max_size=4000))
 def test_no_bytes_raise(data: bytes) -> None:
     """Binary data has no lines to speak of, and no incident comes of it by an error."""
@@ -71,7 +71,7 @@ def test_no_bytes_raise(data: bytes) -> None:
     parser.finish()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.sampled_from(sorted(path.name for path in _CORPUS.iterdir())), st.data())
 def test_cut_anywhere(name: str, data: st.DataObject) -> None:
     """A text that is cut at any place gives an answer."""

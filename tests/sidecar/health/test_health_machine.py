@@ -197,4 +197,4 @@ class Judging(RuleBasedStateMachine):
 
 
 TestJudging = Judging.TestCase
-TestJudging.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestJudging.settings = settings(max_examples=100, stateful_step_count=30)
