@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
@@ -61,9 +62,11 @@ def play_lane(chosen: Sequence[Scenario], folder: Path, tell: Tell, *, inside: b
         above.chmod(0o755)
     files = {} if inside else the_files(folder.parent)
     left = list(chosen)
+    began = time.monotonic()
     while left:
         try:
             with Stage(folder, EMULATED if inside else HERE) as stage:
+                sys.stderr.write(f"stage {time.monotonic() - began:.0f} s\n")
                 while left:
                     for line in play(stage, left[0], files):
                         tell({"line": line.document()})

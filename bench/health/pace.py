@@ -24,6 +24,7 @@ class Pace:
     startup_seconds: float = 120.0
     credit_seconds: float
     cap_seconds: float
+    tick_seconds: float = 0.1  # the sidecars' shortest
 
     @property
     def plain_seconds(self) -> float:
@@ -53,6 +54,7 @@ class Pace:
             "health_startup_seconds": self.startup_seconds,
             "health_credit_seconds": self.credit_seconds,
             "health_cap_seconds": self.cap_seconds,
+            "tick_shortest_seconds": self.tick_seconds,
         }
 
 
@@ -60,6 +62,11 @@ HERE: Final = Pace(period_seconds=2.0, timeout_seconds=1.0, credit_seconds=12.0,
 """Time is a fifth of Kubernetes'; the timeout stays, as latencies are real."""
 
 EMULATED: Final = Pace(
-    period_seconds=4.0, timeout_seconds=2.0, startup_seconds=300.0, credit_seconds=24.0, cap_seconds=60.0
+    period_seconds=4.0,
+    timeout_seconds=2.0,
+    startup_seconds=300.0,
+    credit_seconds=24.0,
+    cap_seconds=60.0,
+    tick_seconds=0.5,
 )
 """An idle server answers in 0.1 s there, thirty times later than here."""

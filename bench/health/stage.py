@@ -145,6 +145,9 @@ class Stage:
         )
 
     def _answers(self, name: str) -> bool:
+        if self.sidecars[name].poll() is not None:
+            log = (self.folder / f"sidecar-{name}.log").read_text()
+            raise OSError(f"sidecar {name} ended with {self.sidecars[name].returncode}: {log[-1000:]}")
         with contextlib.suppress(OSError):
             return request(self._ports[name], "GET", "/sidecar/readyz", 5.0)[0] == 200
         return False
