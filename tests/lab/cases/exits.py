@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from tests.lab.cases.stage import USUAL, Document, Stage, Way
 from tests.lab.cases.verdicts import ended
 from tests.lab.kit.cgroups import MIB, Limits, NotOfferedError
+from tests.lab.kit.wait import until
 
 _TORCH = Way(limits=Limits(memory_max_bytes=1024 * MIB), small={"/dev/shm": 16})
 
@@ -27,6 +28,13 @@ def case_uncaught_exception(stage: Stage) -> None:
     incident = _exits(stage, "traceback", "fail", 1)
     assert "ValueError: a load that fails" in incident["summary"], incident
     assert incident["fields"]["failure_exception"] == "ValueError"
+
+
+def case_uncaught_exception_at_once(stage: Stage) -> None:
+    """It fails before the guard's connection: application_exit at once, and the exception once its box is found."""
+    with stage.model("at-once", "fail") as model:
+        ended(stage, model, "application_exit", "high")
+        until(lambda: "a load that fails" in stage.incident(model)["summary"], 30, "the exception to be named")
 
 
 def case_exit_in_a_thread(stage: Stage) -> None:
@@ -58,6 +66,15 @@ def case_full_shared_memory(stage: Stage) -> None:
     """Weights are copied to a /dev/shm that is too small: shm_exhausted by the OSError that nobody caught."""
     incident = _fails(stage, "shm", "stage_shm size=32", "shm_exhausted", Way(small={"/dev/shm": 16}))
     assert incident["fields"]["failure_kind"] == "shared_memory"
+
+
+def case_bus_error_on_full_shared_memory(stage: Stage) -> None:
+    """Multiprocessing shares more than /dev/shm holds: SIGBUS, which is shm_exhausted and no crash of its own."""
+    way = Way(small={"/dev/shm": 16})
+    with stage.model("sigbus", f"share size=32 when={stage.cue('sigbus')}", way=way) as model:
+        stage.give_cue(model, guarded=True)
+        incident = ended(stage, model, "shm_exhausted")
+        assert incident["fields"]["signal"] == "SIGBUS"
 
 
 def case_cpu_allocator_of_torch(stage: Stage) -> None:

@@ -17,7 +17,7 @@ SHM: Final[Mapping[str, int]] = {"/dev/shm": 300}
 
 
 def case_one_allocation_far_past_the_limit(stage: Stage) -> None:
-    """All of it in one step, between two ticks: cgroup_oom at the own level, as the counters tell it afterwards."""
+    """All of it at once, between two ticks: cgroup_oom at the own level, as the counters tell it afterwards."""
     with stage.model("gulp", f"gulp size=400 when={stage.cue('gulp')}") as model:
         stage.give_cue(model)
         incident = ended(stage, model, "cgroup_oom", "high")
@@ -68,14 +68,13 @@ def case_limit_lowered_below_what_is_held(stage: Stage) -> None:
 
 
 def case_one_of_two_workers(stage: Stage) -> None:
-    """A worker is killed and its server gives up: cgroup_oom of the child, then an exit that mentions that kill."""
+    """A worker is killed and its server gives up: cgroup_oom of the child, and an exit of the server's own."""
     with stage.model("front", f"front when={stage.cue('front')}") as model:
         stage.give_cue(model, processes=3)
         worker = ended(stage, model, "cgroup_oom", main=False)
         assert worker["level"] == model.group.path
         server = ended(stage, model, "application_exit")
         assert server["fields"]["exit_code"] == 1
-        assert "killed another process" in server["summary"], server
 
 
 def case_killed_by_hand_after_a_neighbours_oom(stage: Stage) -> None:

@@ -19,11 +19,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
+from inspect import isfunction
 from pathlib import Path
 from typing import Final, NoReturn
 
 MIB: Final = 1 << 20
 _REFUSED_BY_EVERY_KERNEL: Final = 1 << 45  # bytes: 32 TiB, more than overcommit_memory=0 ever grants
+_PIECE: Final = 64  # MiB
 _UNDEFINED: Final = {"x86_64": b"\x0f\x0b", "aarch64": b"\x00\x00\x00\x00"}
 
 
@@ -64,12 +66,13 @@ def write_past(path: str) -> None:
 
 
 def gulp(size: int, score: int = 0) -> None:
-    """Take `size` MiB of anonymous memory in one step and hold it.
+    """Take `size` MiB of anonymous memory as fast as the kernel gives it, and hold it.
 
-    `score` is raised before, as the kubelet does: 1000 for a pod of the class BestEffort.
+    `score` is raised before, as the kubelet does: 1000 for a pod of the class BestEffort. In pieces, because a single
+    one larger than the node would be refused instead.
     """
     Path("/proc/self/oom_score_adj").write_text(str(score))
-    held = b"\1" * (size * MIB)
+    held = [b"\1" * (min(_PIECE, size - taken) * MIB) for taken in range(0, size, _PIECE)]
     time.sleep(3600 if held else 0)
 
 
@@ -93,13 +96,20 @@ def stage_shm(size: int) -> None:
         shutil.copyfile(weights.name, "/dev/shm/weights")
 
 
-def touch_shm(size: int) -> None:
-    """Map a sparse file in /dev/shm and touch it: SIGBUS once there is no room, as with NCCL and shared tensors."""
-    with Path("/dev/shm/segment").open("w+b") as file:
-        file.truncate(size * MIB)
-        shared = mmap.mmap(file.fileno(), size * MIB)
-        for offset in range(0, size * MIB, mmap.PAGESIZE):
-            shared[offset] = 1
+def share(size: int) -> None:
+    """Put `size` MiB into shared memory of multiprocessing, which is sparse: SIGBUS where /dev/shm is too small."""
+    from multiprocessing.shared_memory import ShareableList
+
+    ShareableList([b"\1" * (8 * MIB)] * (size // 8))
+
+
+def truncated(path: str) -> None:
+    """Read mapped weights that somebody cuts off meanwhile, as by a download in the same place: SIGBUS."""
+    with Path(path).open("w+b") as file:
+        file.truncate(MIB)
+        weights = mmap.mmap(file.fileno(), MIB)
+        os.truncate(path, 0)
+        sys.stdout.write(str(weights[0]))
 
 
 def refuse() -> None:
@@ -235,23 +245,5 @@ def watchdog(seconds: float = 0.2) -> None:
 
 
 FAULTS: Final[Mapping[str, Callable[..., None]]] = {
-    fault.__name__: fault
-    for fault in (
-        *(
-            abort,
-            illegal,
-            overflow,
-            burn,
-            write_past,
-            gulp,
-            crowd_out,
-            fill,
-            stage_shm,
-            touch_shm,
-            refuse,
-            refuse_torch,
-        ),
-        *(share_torch, cuda_oom, cuda_oom_survived, use_card, no_threads, thread_exits, become, forkserver, front),
-        *(obey, watchdog),
-    )
+    name: fault for name, fault in tuple(globals().items()) if isfunction(fault) and not name.startswith("_")
 }
