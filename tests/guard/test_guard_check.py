@@ -30,7 +30,7 @@ def answering(answer: bytes | None) -> Iterator[tuple[str, list[bytes]]]:
             with connection:
                 asked.append(connection.recv(4096))
                 if answer is None:
-                    done.wait(20)
+                    done.wait(30)
                 else:
                     connection.sendall(answer)
 

@@ -39,7 +39,7 @@ def _server(shared: Path, more: str = "") -> Iterator[subprocess.Popen[str]]:
         yield process
         assert process.stdin is not None
         process.stdin.close()
-        assert process.wait(20) == 0
+        assert process.wait(30) == 0
 
 
 def _ask(process: subprocess.Popen[str], line: str) -> str:

@@ -126,6 +126,6 @@ def _look(group: Cgroup, folder: str, apart: Apart) -> dict[str, Any]:
     process = group.spawn([sys.executable, "-c", LOOK, folder], apart=apart, output=subprocess.PIPE)
     assert process.stdout
     text = process.stdout.read()
-    assert process.wait(10) == 0, text.decode()
+    assert process.wait(30) == 0, text.decode()
     seen: dict[str, Any] = json.loads(text)
     return seen

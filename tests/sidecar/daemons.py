@@ -64,18 +64,18 @@ class Daemon:
     def stop(self) -> int:
         """Send SIGTERM and give the exit status."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(20)
+        return self.process.wait(30)
 
     def get(self, path: str, *, program: str = "test/1") -> Any:  # noqa: ANN401 - JSON
         """Ask for a JSON page, as a client of this name."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         with contextlib.closing(connection):
             connection.request("GET", path, headers={"Accept": "application/json", "User-Agent": program})
             return json.load(connection.getresponse())
 
     def text(self, path: str) -> str:
         """Ask for a page of plain text."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         with contextlib.closing(connection):
             connection.request("GET", path)
             return connection.getresponse().read().decode()
@@ -111,5 +111,5 @@ def model(folder: Path, name: str, body: str) -> Iterator[subprocess.Popen[bytes
 
 def let_go(process: subprocess.Popen[bytes]) -> int:
     """Let a model go on and wait for its end."""
-    process.communicate(b"\n", timeout=20)
+    process.communicate(b"\n", timeout=30)
     return process.returncode

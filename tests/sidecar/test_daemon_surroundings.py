@@ -98,7 +98,7 @@ def test_as_many_files_as_may_be_are_opened(tmp_path: Path) -> None:
 def test_an_unknown_setting_ends_the_start_with_its_name(tmp_path: Path, under: str, flags: tuple[str, ...]) -> None:
     """A typing error in the environment, a flag or the file is said, and nothing starts."""
     daemon = Daemon(tmp_path / "shared", tmp_path / "log", *flags, under=f'cd "{tmp_path}"; {under}')
-    assert daemon.process.wait(20) == 2
+    assert daemon.process.wait(30) == 2
     said = (tmp_path / "log").read_text().lower()
     assert re.search(r"unknown|unrecognized", said)
     assert re.search(r"period.second\b", said)

@@ -36,7 +36,7 @@ def test_an_end_between_two_sidecars_is_told_with_its_status(tmp_path: Path, com
         with Daemon(tmp_path, tmp_path / "log") as daemon:
             until(lambda: "server" in daemon.get("/status")["models"], 30, "the server to be seen")
             daemon.process.kill()
-        server.communicate(b"\n", timeout=20)
+        server.communicate(b"\n", timeout=30)
         assert server.returncode == 3
     with Daemon(tmp_path, tmp_path / "log2") as daemon:
         (incident,) = until(lambda: daemon.get("/incidents")["incidents"], 30, "the end to be found")
@@ -51,7 +51,7 @@ def test_ends_right_after_the_start_are_told(tmp_path: Path) -> None:
     with Daemon(tmp_path, tmp_path / "log") as daemon:
         for status in range(1, 6):
             with _server(tmp_path, ["sh", "-c", f"exit {status}"]) as server:
-                assert server.wait(20) == status
+                assert server.wait(30) == status
         incidents = until(lambda: _all(daemon, 5), 30, "the incidents")
         assert sorted(one["fields"]["exit_code"] for one in incidents) == [1, 2, 3, 4, 5]
         assert list(daemon.get("/status")["models"]) == ["server"]

@@ -117,7 +117,7 @@ async def test_the_guards_own_watch_understands_it(tmp_path: Path) -> None:
         watch = PressureWatch(found, relief)
         watch.start()
         await _until_told(made, 1)
-        notice = await asyncio.to_thread(heard.get, timeout=10)
+        notice = await asyncio.to_thread(heard.get, timeout=30)
         assert notice.level == "warning"
         watch.close()
         relief.calm()

@@ -51,7 +51,7 @@ class Served:
 
     def get(self, path: str) -> tuple[int, dict[str, str], bytes]:
         """Ask once; status, headers in lower case, body."""
-        connection = http.client.HTTPConnection(*self.address, timeout=20)
+        connection = http.client.HTTPConnection(*self.address, timeout=30)
         try:
             connection.request("GET", path)
             answer = connection.getresponse()
@@ -69,7 +69,7 @@ class Served:
     @contextmanager
     def stream(self, path: str) -> Iterator[http.client.HTTPResponse]:
         """Ask, and read the answer as it comes."""
-        connection = http.client.HTTPConnection(*self.address, timeout=20)
+        connection = http.client.HTTPConnection(*self.address, timeout=30)
         try:
             connection.request("GET", path)
             yield connection.getresponse()
@@ -122,7 +122,7 @@ def served(shared: Path, app: str, template: str = UVICORN) -> Iterator[Served]:
                 if process.poll() is None:
                     os.kill(process.pid, signal.SIGINT)
                 try:
-                    process.wait(20)
+                    process.wait(30)
                 except subprocess.TimeoutExpired:
                     process.kill()
                 assert process.stderr is not None

@@ -48,7 +48,7 @@ def _pressed(shared: Path, more: dict[str, str], level: str) -> Iterator[Taken]:
             taken.send(Pressure(level, "test"))
             yield taken
             process.stdin.close()
-            assert process.wait(20) == 0
+            assert process.wait(30) == 0
 
 
 def _effects(taken: Taken, count: int) -> list[Relieved]:
@@ -240,7 +240,7 @@ with guard.admit():
         done = threading.Event()
         guard.on_pressure("critical")(lambda notice: (print(notice.reason), done.set()))
         keeper.relieving().hear("test", "critical", "child", 60)
-        print(done.wait(10), flush=True)
+        print(done.wait(30), flush=True)
         os._exit(0)
     os.waitpid(child, 0)
 print(guard.status().pressure, guard.status().requests_inside)

@@ -31,7 +31,7 @@ class Stage:
 
     def next(self) -> tuple[str, str]:
         """Wait for the next callback."""
-        return self.heard.get(timeout=10)
+        return self.heard.get(timeout=30)
 
     def press(self, level: str, holds_seconds: float = 60.0) -> None:
         """Say a level as the sidecar does."""
@@ -69,7 +69,7 @@ def test_cooldown(stage: Stage) -> None:
     stage.relief.add(stage.callback("once"), "once", "warning", 1000.0)
     for level in ("warning", "none", "critical", "none", "warning"):
         stage.press(level)
-    runs = [stage.told.get(timeout=10) for _ in range(4)]
+    runs = [stage.told.get(timeout=30) for _ in range(4)]
     assert sorted(run.action for run in runs) == ["often", "often", "often", "once"]
 
 
@@ -79,7 +79,7 @@ def test_changes_of_level(stage: Stage) -> None:
     stage.relief.add(reasons.put, "all", None, 0.0)
     for level in ("warning", "warning", "critical", "critical", "none", "none"):
         stage.press(level)
-    heard = [reasons.get(timeout=10) for _ in range(3)]
+    heard = [reasons.get(timeout=30) for _ in range(3)]
     assert heard == [Pressure(level, f"because of {level}") for level in ("warning", "critical", "none")]
     until(stage.ended, 30, "the relief thread to end with the pressure")
     assert reasons.empty()
@@ -91,7 +91,7 @@ def test_silence_ends_the_pressure(stage: Stage) -> None:
     stage.relief.add(changes.put, "all", None, 0.0)
     stage.press("critical", holds_seconds=0.2)
     assert stage.relief.pressing().level == "critical"
-    assert [changes.get(timeout=10).level for _ in range(2)] == ["critical", "none"]
+    assert [changes.get(timeout=30).level for _ in range(2)] == ["critical", "none"]
     assert stage.relief.pressing().level == "none"
 
 
@@ -101,14 +101,14 @@ def test_callbacks_run_in_a_thread_of_the_guard(stage: Stage) -> None:
     gate = threading.Event()
 
     def slow(_notice: Pressure) -> None:
-        gate.wait(10)
+        gate.wait(30)
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, [])
         seen.put((threading.current_thread().name, {one for one in mask if isinstance(one, signal.Signals)}))
 
     stage.relief.add(slow, "slow", "warning", 60.0)
     stage.press("warning")  # returns although the callback waits
     gate.set()
-    name, mask = seen.get(timeout=10)
+    name, mask = seen.get(timeout=30)
     assert name == "oomguard-relief"
     assert signal.SIGTERM in mask
 
@@ -124,7 +124,7 @@ def test_a_broken_action_stops_nothing(stage: Stage, monkeypatch: pytest.MonkeyP
     stage.relief.add(stage.callback("after"), "after", "warning", 60.0)
     stage.press("warning")
     assert stage.next() == ("after", "warning")
-    told = [stage.told.get(timeout=10) for _ in range(3)]
+    told = [stage.told.get(timeout=30) for _ in range(3)]
     assert [run.said for run in told if run.action == "broken"] == ["OSError: no such cache"] * 2
 
 
@@ -133,7 +133,7 @@ def test_what_was_given_back_is_measured(stage: Stage) -> None:
     held = [bytearray(64 * MIB)]
     stage.relief.add(lambda _notice: held.clear(), "drop", "critical", 60.0)
     stage.press("critical")
-    effect = stage.told.get(timeout=10)
+    effect = stage.told.get(timeout=30)
     assert (effect.action, effect.level, effect.said) == ("drop", "critical", "")
     assert effect.anon_freed_bytes is not None
     assert 48 * MIB < effect.anon_freed_bytes < 128 * MIB

@@ -42,4 +42,4 @@ def started(command: list[str], shared: Path, *, before: list[str] | None = None
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.communicate(timeout=20)
+        process.communicate(timeout=30)

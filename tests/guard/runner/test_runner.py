@@ -120,7 +120,7 @@ def test_hand_over_and_end_of_a_server_not_in_python(tmp_path: Path) -> None:
         runner.stdin.write("\n")
         runner.stdin.flush()
         assert taken.receive() == ChildExit(hello.life, 3 << 8)
-        assert runner.wait(20) == 3
+        assert runner.wait(30) == 3
 
 
 def test_guard_and_runner_report_one_life(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_runner_is_small(tmp_path: Path) -> None:
             lambda: Path(f"/proc/{runner.pid}/task/{runner.pid}/children").read_text().split(), 5, "the server"
         )
         os.kill(int(server), signal.SIGKILL)
-        assert runner.wait(20) == -signal.SIGKILL
+        assert runner.wait(30) == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("program", ["exit 3", "kill -KILL $$"])
@@ -178,4 +178,4 @@ def test_an_end_right_after_the_start_is_handed_over_whole(program: str, tmp_pat
             said = taken.receive()
             assert isinstance(said, ChildExit)
             assert said.life == taken.hello.life
-            assert runner.wait(20) in (3, -signal.SIGKILL)
+            assert runner.wait(30) in (3, -signal.SIGKILL)

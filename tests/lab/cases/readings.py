@@ -170,7 +170,7 @@ def case_files_of_a_reaped_process_read_gone() -> None:
     with contextlib.closing(kept):
         known(kept.read())
         process.kill()
-        process.wait(10)
+        process.wait(30)
         assert why_unknown(kept.read()) == "gone"
 
 

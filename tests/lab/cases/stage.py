@@ -128,7 +128,7 @@ class Stage:
     def kill_sidecar(self) -> None:
         """Kill it with SIGKILL, as the kernel or a node would."""
         os.kill(until(lambda: inner_pid(self._sidecar.pid), 5, "the sidecar's pid"), signal.SIGKILL)
-        self._sidecar.wait(10)
+        self._sidecar.wait(30)
         assert self._sidecar.returncode != 0
 
     @contextlib.contextmanager
@@ -204,7 +204,7 @@ class Stage:
 
     def get(self, path: str) -> Document:
         """Ask the sidecar for a JSON page."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         with contextlib.closing(connection):
             connection.request("GET", path)
             document: Document = json.load(connection.getresponse())
