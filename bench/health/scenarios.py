@@ -92,6 +92,8 @@ HANGS: Final = (
              casting=lambda _: Casting(workers=1), bounds=HERE.idle()),
     Scenario(name="answers 200 with a dead worker pool", lane=Lane.STILL, act=order("crash_workers"), judges="AC",
              casting=_pool(), bounds=HERE.idle()),
+    Scenario(name="answers 200, its engine died of a signal", lane=Lane.STILL, act=order("fault_workers"), judges="AC",
+             casting=lambda _: Casting(workers=1), bounds=HERE.idle()),
     Scenario(name="every worker hangs, the health page goes through them", lane=Lane.STILL, act=order("hang_workers"),
              casting=_pool(through=True), bounds=HERE.idle()),
     Scenario(name=_FREEZE, lane=Lane.STILL, act=freeze, casting=_weights(64, None, grow=100), bounds=HERE.idle()),

@@ -37,9 +37,11 @@ TOKEN_MIB: Final = 5
 LOADED: Final[dict[str, Any]] = {"checkpoints": checkpoints}
 """What a load finds and what it leaves behind, kept as a server keeps its weights."""
 WORKER: Final = """
-import sys, threading, guard
+import os, signal, sys, threading, guard
 guard.beat("tokens")
 for line in sys.stdin:
+    if line == "fault\\n":
+        os.kill(os.getpid(), signal.SIGSEGV)
     if line == "crash\\n":
         raise RuntimeError("the device is lost")
     if line == "hang\\n":
@@ -232,6 +234,11 @@ def crash_workers(server: Server) -> None:
     server.tell(server.workers, "crash")
 
 
+def fault_workers(server: Server) -> None:
+    """Let every worker die of a segmentation fault; the front end does not look."""
+    server.tell(server.workers, "fault")
+
+
 def crash_half(server: Server) -> None:
     """Let half of the workers end with an exception; the others serve on."""
     server.tell(server.workers[::2], "crash")
@@ -252,7 +259,7 @@ FAULTS: Final[dict[str, Callable[[Server], None]]] = {
     for action in (
         *(deadlock, spin_with_gil, spin_without_gil, block, be_silent, fail, compile_within, compile_past, hold_gil),
         *(thrash, thrash_then_deadlock, grow, churn, flood, burn),
-        *(crash_workers, crash_half, hang_workers, hang_half),
+        *(crash_workers, fault_workers, crash_half, hang_workers, hang_half),
     )
 }
 
