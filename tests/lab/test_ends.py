@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.lab.cases import Case, cases_of, crowd, ends, exits, killers, memory, probes, restart, signals
+from tests.lab.cases import Case, cases_of, crowd, ends, exits, killers, memory, probes, restart, signals, unpressed
 from tests.lab.cases.stage import Stage
 from tests.lab.cases.verdicts import table, write_table
 from tests.lab.kit.cgroups import NotOfferedError
@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.skipif(offer().mode is None, reason=offer().reason),
 ]
 
-CASES = [case for module in (ends, memory, signals, exits, crowd, killers) for case in cases_of(module)]
+CASES = [case for module in (ends, memory, signals, exits, crowd, killers, unpressed) for case in cases_of(module)]
 
 
 @pytest.fixture(scope="module")
