@@ -49,7 +49,7 @@ def case_group_kill(stage: Stage) -> None:
     with stage.model("group-kill", "grow rate=60", way=Way(limits=limits)) as model:
         incident = ended(stage, model, "cgroup_oom")
         assert incident["level"] == model.group.path
-        assert model.runner.wait(30) == -signal.SIGKILL
+        assert model.wait() == -signal.SIGKILL
 
 
 def case_kill_from_outside_while_thrashing(stage: Stage) -> None:
@@ -69,7 +69,7 @@ def case_kill_from_outside(stage: Stage) -> None:
         stage.wait_seen(model)
         os.kill(model.main_pid(), signal.SIGKILL)
         ended(stage, model, "external_kill")
-        assert model.runner.wait(30) == -signal.SIGKILL
+        assert model.wait() == -signal.SIGKILL
 
 
 def case_segmentation_fault(stage: Stage) -> None:
@@ -86,7 +86,7 @@ def case_exit_with_a_code(stage: Stage) -> None:
         stage.give_cue(model)
         incident = ended(stage, model, "application_exit")
         assert incident["fields"]["exit_code"] == 3
-        assert model.runner.wait(30) == 3
+        assert model.wait() == 3
 
 
 def case_clean_exit(stage: Stage) -> None:
@@ -95,7 +95,7 @@ def case_clean_exit(stage: Stage) -> None:
         stage.give_cue(model)
         incident = ended(stage, model, "application_exit")
         assert incident["fields"]["exit_code"] == 0
-        assert model.runner.wait(30) == 0
+        assert model.wait() == 0
 
 
 def case_killed_worker_of_a_living_parent(stage: Stage) -> None:

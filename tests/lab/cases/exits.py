@@ -103,7 +103,7 @@ def _exits(stage: Stage, name: str, load: str, code: int, way: Way = USUAL) -> D
         stage.give_cue(model, guarded=True)
         incident = ended(stage, model, "application_exit", "high")
         assert incident["fields"]["exit_code"] == code, incident
-        assert model.runner.wait(30) == code
+        assert model.wait() == code
         return incident
 
 

@@ -91,7 +91,7 @@ def _crashes(stage: Stage, load: str, name: str) -> None:
         incident = ended(stage, model, "crash_signal", "high")
         assert incident["fields"]["signal"] == name, incident
         assert name in incident["summary"], incident
-        assert model.runner.wait(30) == -signal.Signals[name]
+        assert model.wait() == -signal.Signals[name]
 
 
 def _is_sent(stage: Stage, number: signal.Signals) -> None:
@@ -102,7 +102,7 @@ def _is_sent(stage: Stage, number: signal.Signals) -> None:
         os.kill(model.runner.pid, number)
         incident = ended(stage, model, "external_kill", "high")
         assert incident["fields"]["signal"] == number.name, incident
-        assert model.runner.wait(30) == -number
+        assert model.wait() == -number
 
 
 def _until_it_is(model: Model, program: str) -> None:

@@ -75,6 +75,11 @@ class Model:
         """Return the pid of the load itself, the runner's child, once it runs."""
         return until(lambda: inner_pid(self.runner.pid), 10, f"{self.name} to run")
 
+    def wait(self) -> int:
+        """Return the exit status of the runner, negative for a signal, once it has ended."""
+        until(lambda: self.runner.poll() is not None, 30, f"the runner of {self.name} to end")
+        return int(self.runner.returncode)
+
 
 class Stage:
     """See the module's docstring. Leaving the context stops and removes all of it."""
