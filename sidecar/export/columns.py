@@ -7,7 +7,7 @@ record is not trusted) are unknown.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from math import isfinite
@@ -40,16 +40,47 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. `kinds`: the rows that have it. `paths`: where its value may stand, the first one counts."""
+    """One column. `kinds`: the rows that have it. `paths`: where its value may stand, with dots; the first counts."""
 
     name: str
     type: Type
     kinds: frozenset[Kind]
-    paths: tuple[tuple[str | int, ...], ...]
+    paths: tuple[str, ...]
 
-    def cell(self, row: Mapping[str, Any]) -> Cell:
-        """Take the value out of a row as `rows` gives it."""
-        return next((_fit(self.type, value) for path in self.paths if (value := _at(row, path)) is not None), None)
+
+class Cells:
+    """Takes the cells of the columns out of rows."""
+
+    def __init__(self, made: Sequence[Column]) -> None:
+        self._count = len(made)
+        self._wanted = {
+            kind: [(at, _FITTING[one.type], one.paths) for at, one in enumerate(made) if kind in one.kinds]
+            for kind in Kind
+        }
+
+    def of(self, kind: Kind, row: Mapping[str, Any]) -> list[Cell]:
+        """Give the cells of a row as `lines` gives it, in the order of the columns."""
+        flat: dict[str, Any] = {}
+        _flatten(row, "", flat)
+        cells: list[Cell] = [None] * self._count
+        for place, fitting, paths in self._wanted[kind]:
+            for path in paths:
+                if path in flat:
+                    cells[place] = fitting(flat[path])
+                    break
+        return cells
+
+
+def _flatten(row: Mapping[str, Any], above: str, flat: dict[str, Any]) -> None:
+    for key, value in row.items():
+        name = above + key
+        if value is not None:
+            flat[name] = value
+        if type(value) is dict:
+            _flatten(value, f"{name}.", flat)
+        elif key in _LISTS and type(value) is list:
+            for place, item in enumerate(value[:_MOST]):
+                _flatten(item if type(item) is dict else {}, f"{name}.{place}.", flat)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +92,7 @@ class Shape:
 
     def widened(self, row: Mapping[str, Any]) -> Shape:
         """Take one more row into account."""
-        levels, gpus = (_length(row.get(name)) for name in ("levels", "gpus"))
+        levels, gpus = (_length(row.get(name)) for name in _LISTS)
         if levels <= self.levels and gpus <= self.gpus:
             return self
         return Shape(min(_MOST, max(self.levels, levels)), min(_MOST, max(self.gpus, gpus)))
@@ -69,6 +100,7 @@ class Shape:
 
 _MOST: Final = 64
 """Levels or cards with columns of their own; no tree is deeper and no node has more."""
+_LISTS: Final = ("levels", "gpus")
 _ALL: Final = frozenset(Kind)
 
 
@@ -88,48 +120,41 @@ def _length(value: object) -> int:
     return len(value) if isinstance(value, list) else 0
 
 
-def _column(text: str, kinds: frozenset[Kind], name: str = "", above: tuple[str | int, ...] = ()) -> Column:
+def _column(text: str, kinds: frozenset[Kind], name: str = "", above: str = "") -> Column:
     """Read one line of the tables below: name, type, path or paths with dots; without a path the name is it."""
     short, kind, *paths = text.split()
-    found = tuple((*above, *path.split(".")) for path in paths or [short])
-    return Column(name + short, _TYPES[kind], kinds, found)
+    return Column(name + short, _TYPES[kind], kinds, tuple(above + path for path in paths or [short]))
 
 
 def _inner(name: str, key: str, place: int, text: str) -> Column:
-    return _column(text, frozenset({Kind.SAMPLE}), f"{name}{place}_", (key, place))
+    return _column(text, frozenset({Kind.SAMPLE}), f"{name}{place}_", f"{key}.{place}.")
 
 
-def _at(row: object, path: tuple[str | int, ...]) -> object:
-    for key in path:
-        if isinstance(key, int):
-            row = row[key] if isinstance(row, list) and key < len(row) else None
-        else:
-            row = row.get(key) if isinstance(row, Mapping) else None
-    return row
+def _int(value: object) -> Cell:
+    return value if isinstance(value, int) and not isinstance(value, bool) and -_INT64 <= value < _INT64 else None
 
 
-def _fit(kind: Type, value: object) -> Cell:
-    whole = value if isinstance(value, int) and not isinstance(value, bool) and -_INT64 <= value < _INT64 else None
-    if kind is Type.UNLIMITED:
-        return True if value == "unlimited" else None if whole is None else False
-    if kind is Type.INT:
-        return whole
-    if kind is Type.FLOAT:
-        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and _fits(value) else None
-    if kind is Type.BOOL:
-        return value if isinstance(value, bool) else None
-    if kind is Type.JSON:
-        return msgspec.json.encode(value).decode()
-    return value if isinstance(value, str) else None
+def _unlimited(value: object) -> Cell:
+    return True if value == "unlimited" else None if _int(value) is None else False
 
 
-def _fits(value: float) -> bool:
+def _float(value: object) -> Cell:
     try:
-        return isfinite(value)
+        return (
+            float(value) if isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value) else None
+        )
     except OverflowError:  # an integer beyond every float
-        return False
+        return None
 
 
+_FITTING: Final[Mapping[Type, Callable[[object], Cell]]] = {
+    Type.TEXT: lambda value: value if isinstance(value, str) else None,
+    Type.INT: _int,
+    Type.FLOAT: _float,
+    Type.BOOL: lambda value: value if isinstance(value, bool) else None,
+    Type.UNLIMITED: _unlimited,
+    Type.JSON: lambda value: msgspec.json.encode(value).decode(),
+}
 _TYPES: Final[Mapping[str, Type]] = {
     "text": Type.TEXT,
     "int": Type.INT,

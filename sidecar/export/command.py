@@ -105,7 +105,7 @@ def _span(reader: RecordReader, arguments: argparse.Namespace) -> Span:
 
 def _write(reader: RecordReader, span: Span, file: BinaryIO, *, form: Format, redact: bool) -> int:
     """Look once for how many columns there must be, then write. Gives how many rows."""
-    from sidecar.export.columns import Shape, columns
+    from sidecar.export.columns import Cells, Shape, columns
     from sidecar.export.formats import table
     from sidecar.export.lines import lines
     from sidecar.record.progress import bar
@@ -122,11 +122,12 @@ def _write(reader: RecordReader, span: Span, file: BinaryIO, *, form: Format, re
             if redactor:
                 redactor.learn(line.row)
     made = columns(shape)
+    cells = Cells(made)
     into = table(form, file, made)
     with bar("writing", rows) as progress:
         for line in lines(reader, span):
             row = redactor.value(line.row) if redactor else line.row
-            into.add(line.kind, [column.cell(row) for column in made])
+            into.add(line.kind, cells.of(line.kind, row))
             progress(1)
     into.close()
     return rows

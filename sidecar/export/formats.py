@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, BinaryIO, Final, Protocol
@@ -51,18 +50,19 @@ class _Csv:
     """RFC 4180 with a header and newlines of Unix; unknown is an empty cell."""
 
     def __init__(self, file: BinaryIO, columns: Sequence[Column]) -> None:
-        self._text = io.TextIOWrapper(
-            file, encoding="utf-8", errors="backslashreplace", newline="", write_through=False
-        )
-        self._writer = csv.writer(self._text, lineterminator="\n")
+        self._file = file
+        self._writer = csv.writer(self, lineterminator="\n")
         self._writer.writerow([column.name for column in columns])
 
     def add(self, kind: Kind, cells: Sequence[Cell]) -> None:  # noqa: ARG002 - the protocol
         self._writer.writerow([str(cell).lower() if isinstance(cell, bool) else cell for cell in cells])
 
+    def write(self, text: str) -> None:
+        """Take a line of the csv module."""
+        self._file.write(text.encode("utf-8", "backslashreplace"))
+
     def close(self) -> None:
-        self._text.flush()
-        self._text.detach()  # the file is not ours to close
+        self._file.flush()
 
 
 class _JsonLines:

@@ -2,7 +2,7 @@
 
 Rules
     * Order is by boot, then by the monotonic clock of that boot: the wall clock may jump. An end that was found after a
-      reboot is placed by its wall time.
+      reboot is on the clock of the boot that found it, so it stands just before that boot.
     * The last minute before an incident is there at full rate. Its rows that are also among the samples come once.
     * `ends` is how often the model's main process has ended up to a line, also by ends that the record no longer holds.
       Lines outside of the span count, they are only not given.
@@ -72,10 +72,10 @@ class Boots:
         """Give the number of a boot."""
         return self._places.get(boot_id, len(self._boots))
 
-    def at(self, wall_s: float) -> tuple[int, Boot]:
-        """Give the boot that was running at a time by the wall clock."""
-        place = max((place for place, boot in enumerate(self._boots) if boot.first_wall_s <= wall_s), default=0)
-        return place, self._boots[place]
+    def of(self, wall_s: float, monotonic_s: float) -> tuple[int, Boot]:
+        """Give the boot whose clocks are as far apart as these two."""
+        apart = wall_s - monotonic_s
+        return min(enumerate(self._boots), key=lambda numbered: abs(numbered[1].offset_s - apart))
 
 
 def _unheld(reader: RecordReader, model: str | None) -> dict[str, int]:
@@ -106,11 +106,10 @@ def _event(event: EventRow, boots: Boots) -> Line:
 
 def _incident(incident: IncidentRow, boots: Boots) -> Line:
     row = dict(incident.document)
-    life = row.get("life")
-    place, boot = boots.at(incident.wall_s)
     monotonic_s = row.get("monotonic_s")
-    if not isinstance(monotonic_s, float) or not isinstance(life, Mapping) or life.get("boot_id") != boot.id:
-        monotonic_s = incident.wall_s - boot.offset_s
+    if not isinstance(monotonic_s, float):
+        monotonic_s = 0.0
+    place, boot = boots.of(incident.wall_s, monotonic_s)
     _stamp(row, incident.model, incident.wall_s, monotonic_s, boot.id)
     return Line(Kind.INCIDENT, place, row | {"id": incident.id, "kind": Kind.INCIDENT.value})
 
@@ -123,7 +122,7 @@ def _series(incidents: Iterable[IncidentRow], boots: Boots) -> Iterator[Line]:
             wall_s, monotonic_s = stored.get("wall_s"), stored.get("monotonic_s")
             if not isinstance(wall_s, float) or not isinstance(monotonic_s, float):
                 continue
-            place, boot = boots.at(wall_s)
+            place, boot = boots.of(wall_s, monotonic_s)
             if (place, monotonic_s) > last:
                 last = (place, monotonic_s)
                 row = _seen(stored)

@@ -274,9 +274,9 @@ def open_record(path: str | Path) -> RecordReader:
     Raises:
         RecordError: missing, unreadable, damaged, foreign, or of another schema.
     """
-    file = Path(path)
+    with _in_words(Path(path)):
+        file = Path(path, RECORD_NAME) if Path(path).is_dir() else Path(path)
     with _in_words(file):
-        file = file / RECORD_NAME if file.is_dir() else file
         mode = file.stat().st_mode
         if not stat.S_ISREG(mode):
             raise RecordError(f"{file} is not a regular file; give the record.sqlite of the shared directory")
