@@ -32,7 +32,7 @@ def case_model_that_ended_while_no_sidecar_was_there() -> None:
         stage.wait_seen(model)
         stage.kill_sidecar()
         stage.cue("unwatched").touch()
-        assert model.runner.wait(60) == 5
+        assert model.wait() == 5
         stage.start_sidecar()
         (incident,) = until(lambda: stage.get("/incidents")["incidents"], 40, "an incident from the black box")
         assert incident["class"] == "application_exit", incident
