@@ -12,6 +12,7 @@ from bench.demo.scenes import Play
 from bench.demo.show import Show
 from bench.demo.stage import Stage, missing_rights
 from bench.demo.summary import Summary
+from tests.lab.kit import watcher
 from tests.lab.kit.places import CHECKOUT, PYTHON
 from tests.lab.kit.wait import TooLateError
 
@@ -28,6 +29,7 @@ def perform() -> int:
         if missing := missing_rights():
             show.say(f"the demo needs root, cgroups and namespaces: {missing}")
             return 2
+        watcher.start()
         return _play(show)
     except KeyboardInterrupt:
         show.say("interrupted; processes and cgroups are gone")

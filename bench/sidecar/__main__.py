@@ -20,6 +20,7 @@ from typing import Final
 from bench.demo.stage import missing_rights
 from bench.sidecar import answers, deaths, guarding, leads, ticking
 from bench.sidecar.figures import Json, Part
+from tests.lab.kit import watcher
 from tests.lab.kit.cgroups import sweep
 from tests.lab.kit.offer import offer
 from tests.lab.kit.places import CHECKOUT
@@ -36,6 +37,7 @@ def main() -> int:
         return 2
     signal.signal(signal.SIGTERM, _leave)
     sweep()
+    watcher.start()
     for package in ("guard", "sidecar"):  # as an installer does; what is compiled at a start costs it time and memory
         compileall.compile_dir(CHECKOUT / package, quiet=1)
     options.out.unlink(missing_ok=True)  # that of an earlier run must not pass for this one's

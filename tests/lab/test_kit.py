@@ -24,7 +24,10 @@ pytestmark = [pytest.mark.lab, pytest.mark.skipif(offer().mode is None, reason=o
 
 MAKER = """
 import sys, time
+from tests.lab.kit import watcher
 from tests.lab.kit.cgroups import Cgroup
+if sys.argv[1:] == ["watched"]:
+    watcher.start()
 with Cgroup.make("outer") as outer:
     inner = outer.child("inner")
     inner.spawn(["sleep", "1000"])
@@ -65,6 +68,17 @@ def test_no_group_outlives_its_maker(stop: signal.Signals) -> None:
     assert folder.exists() == (stop is signal.SIGKILL)
     sweep()
     assert not folder.exists()
+
+
+def test_what_a_killed_maker_leaves_behind_is_removed_by_its_watcher() -> None:
+    """The demo and the benchmarks have one: after SIGKILL, with nobody to run anything anew, the groups go away."""
+    command = [PYTHON, "-c", MAKER, "watched"]
+    with subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, text=True) as maker:
+        assert maker.stdout
+        folder = Path(maker.stdout.readline().strip())
+        assert folder.is_dir()
+        maker.kill()
+        until(lambda: not folder.exists(), 30, "the groups to be gone")  # also while nobody has waited for the maker
 
 
 def test_process_apart_is_another_user_without_rights_in_its_own_namespaces() -> None:
