@@ -7,7 +7,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.lab.cases import Case, cases_of, crowd, ends, exits, killers, memory, probes, restart, signals, unpressed
+from tests.lab.cases import (
+    Case,
+    cases_of,
+    crowd,
+    ends,
+    exits,
+    kernel_log,
+    killers,
+    memory,
+    probes,
+    restart,
+    signals,
+    unpressed,
+)
 from tests.lab.cases.stage import Stage
 from tests.lab.cases.verdicts import late, table, write_table
 from tests.lab.kit.cgroups import NotOfferedError
@@ -51,7 +64,7 @@ def test_restart_of_the_sidecar(case: Case) -> None:
     case.run()
 
 
-@pytest.mark.parametrize("case", cases_of(probes), ids=lambda case: case.name)
-def test_end_by_a_probe(case: Case) -> None:
+@pytest.mark.parametrize("case", [*cases_of(probes), *cases_of(kernel_log)], ids=lambda case: case.name)
+def test_end_with_a_sidecar_of_its_own(case: Case) -> None:
     """See the docstring of the case."""
-    write_table("probes", table(case.run()))
+    write_table(case.name, table(case.run()))

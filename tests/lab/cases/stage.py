@@ -52,8 +52,9 @@ class Way:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sidecar:
-    """How the sidecar is started: variables, and what stands in place of the command."""
+    """How the sidecar is started: variables, what stands in place of the command, and as whom; None is root."""
 
+    uid: int | None = SIDECAR_UID
     env: Mapping[str, str] = field(default_factory=dict)
     command: tuple[str, ...] = (OOMGUARD, "sidecar")
     reachable: tuple[str, ...] = ()
@@ -119,7 +120,7 @@ class Stage:
         with (self.folder / "sidecar.log").open("ab") as log:
             self._sidecar = self._sidecar_group.spawn(
                 self._start.command,
-                apart=Apart(uid=SIDECAR_UID, reachable=(str(self.shared), *self._start.reachable)),
+                apart=Apart(uid=self._start.uid, reachable=(str(self.shared), *self._start.reachable)),
                 env={**own, **self._start.env},
                 output=log,
             )
