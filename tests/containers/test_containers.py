@@ -121,8 +121,8 @@ def test_pod_hands_over_and_explains_a_kill(pod: Podman) -> None:
     assert incident["class"] == "cgroup_oom"
     assert incident["confidence"] == "high"
     assert incident["verdict_after_seconds"] <= 1.0
-    again = wait_for("the restarted model", lambda: model_seen(pod, "model-oomguard"))
-    assert again["ends"] == {"cgroup_oom": 1}
+    wait_for("the restarted model", lambda: model_seen(pod, "model-oomguard"))
+    wait_for("the end to be counted", lambda: model_seen(pod, "model-oomguard")["ends"] == {"cgroup_oom": 1})
 
 
 @pytest.mark.lab

@@ -23,6 +23,8 @@ from sidecar.hub import Hub
 from sidecar.journal import Journal
 from sidecar.outputs.log import JsonLog
 from sidecar.outputs.recorder import Recorder
+from sidecar.past import Past
+from sidecar.refining import Refining
 from sidecar.sample import LevelId, SightKind
 from sidecar.settings import Settings
 from sidecar.sight.levels import close_levels
@@ -62,7 +64,8 @@ class Stage:
         )
         self.hub = hub
         watches = Watches("stand-in", self._make, lambda _: None)
-        self.ticker = Ticker(hub, watches, Endings(hub, set()), lambda _, notice: self.told.append(notice))
+        endings = Endings(hub, set(), Refining(hub, Past(self.board)))
+        self.ticker = Ticker(hub, watches, endings, lambda _, notice: self.told.append(notice))
         self.hold(10 * MIB)
         self.seen = self._see()
         self.watch = watches.handed_over(self.seen, lambda *_: None)
