@@ -128,7 +128,7 @@ class Daemon:
         self.watches = Watches(settings.name, self._make_watch, self._drop_watch)
         self._endings.watches = self._refining.watches = self.watches
         self._seeing = Seeing(self._hub, self.watches, self._endings, reader)
-        parts = Parts(hub=self._hub, watches=self.watches, refine=getattr(self._endings, "refine", lambda *_: False))
+        parts = Parts(hub=self._hub, watches=self.watches, refine=self._endings.refine)
         self._supervisors = Supervisors(parts, os.environ)
         self._ticker = Ticker(self._hub, self.watches, self._endings, self._seeing.tell)
         self._endings.changed = lambda: self._ticker.tick(at_once=True)

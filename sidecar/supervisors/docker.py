@@ -186,7 +186,7 @@ class DockerSource:
     def _container(self, known: _Known, shared: str | None) -> Container:
         one, kind = known.inspected, "podman" if self._podman else "docker"
         name = one.name.lstrip("/")
-        now = one if known.there else Inspected(id=one.id, name=one.name)
+        now = one if known.there or one.state.running is False else Inspected(id=one.id, name=one.name)
         return Container(
             supervisor=kind,
             name=name,

@@ -24,6 +24,7 @@ from sidecar.verdict.supervisor_values import SupervisorEnd, SupervisorWord, Sup
 _STARTS: Final = frozenset({"start", "restart", "create", "init"})
 _HEALTH_SECONDS: Final = 30.0
 """From the last failed health check to the kill: as long as Docker's longest usual stop."""
+_ONE_END_SECONDS: Final = 2.0
 _NO_TIME_YEAR: Final = 1971  # Go's zero time is the year 1
 _SHOWN: Final = 200
 
@@ -101,10 +102,15 @@ def end_of(source: str, events: Sequence[EngineEvent], now: Inspected, *, podman
         oom_killed=True if any(one.action == "oom" for one in life) else flag,
         message=(state.error or None) if fresh else None,
         started_wall_s=next((one.at_wall_s for one in life if one.action == "start"), None),
-        finished_wall_s=die.at_wall_s,
+        finished_wall_s=finished if finished is not None and _is_of(die, finished) else die.at_wall_s,
         restart_count=now.restart_count,
         words=_words(life, die, now),
     )
+
+
+def _is_of(die: EngineEvent, finished: float) -> bool:
+    """Whether FinishedAt, which comes milliseconds earlier and stays, is of this event: one end has one time."""
+    return abs(die.at_wall_s - finished) < _ONE_END_SECONDS
 
 
 def _end(source: str, now: Inspected, *, podman: bool) -> SupervisorEnd:

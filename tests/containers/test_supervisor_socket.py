@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,8 +14,10 @@ from sidecar.clock import SystemClock
 from sidecar.supervisors.docker import DockerSource
 from sidecar.supervisors.values import Container, Trouble
 from sidecar.verdict.supervisor_values import SupervisorEnd
+from tests.containers import podman as images
 from tests.containers.podman import BASE, ROOT, Podman
 from tests.lab.kit.wait import until
+from tests.sidecar.daemons import Daemon
 from tests.sidecar.supervisors.heard import Heard, running
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
@@ -133,6 +136,71 @@ async def test_containers_that_do_not_share_are_passed_over(play: Play, tmp_path
     end = await play.end()
     assert end.exit_code == 0
     assert {one.name for said in play.heard.all for one in said} == {NAME}
+
+
+LEAK = "import urllib.request as u; [u.urlopen('http://127.0.0.1:8000/leak?mib=8', timeout=20) for _ in range(40)]"
+
+
+@pytest.fixture
+def daemon(podman: Podman, socket: Path, tmp_path: Path) -> Iterator[Daemon]:
+    """A sidecar that was given the socket, and shares a directory with containers."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    with Daemon(shared, tmp_path / "log", "--supervised-socket", str(socket)) as running_daemon:
+        try:
+            yield running_daemon
+        finally:
+            podman("rm", "-f", "-t", "0", NAME, check=False)
+            (ROOT / "oom").unlink(missing_ok=True)
+
+
+def begin(podman: Podman, folder: Path, *arguments: str) -> None:
+    """Start the example model in a container that shares the daemon's directory."""
+    volume = f"{folder / 'shared'}:/run/oomguard"
+    podman("run", "-d", "--name", NAME, "--network=none", "-v", volume, *arguments, images.MODEL)
+
+
+def supervised(daemon: Daemon) -> dict[str, Any] | None:
+    """Give what the supervisor says of the model, once it does."""
+    model = daemon.get("/status")["models"].get("example")
+    return model["supervised"][0] if model and model["supervised"] else None
+
+
+def test_the_sidecar_counts_the_restarts_of_an_oom(podman: Podman, daemon: Daemon, tmp_path: Path) -> None:
+    """A model that is killed at its limit: the engine's count, and its word in events, beside the sidecar's verdict."""
+    begin(podman, tmp_path, "--restart=always", "--memory=96m")
+    until(lambda: supervised(daemon), 40, "the container to be known")
+
+    def killed() -> dict[str, Any] | None:
+        found = daemon.get("/incidents")["incidents"]
+        if not found:
+            podman("exec", NAME, "python3", "-c", LEAK, check=False)  # again, until the server listens
+        return found[0] if found else None
+
+    incident = until(killed, 60, "the kill", pause_seconds=1.0)
+    assert (incident["class"], incident["confidence"]) == ("cgroup_oom", "high")
+    told = until(lambda: [one for one in daemon.events() if one["event"] == "supervisor_told"], 60, "the engine's word")
+    assert (told[0]["model"], told[0]["supervisor"], told[0]["exit_code"]) == ("example", "podman", 137)
+    incident = daemon.get("/incidents")["incidents"][0]
+    assert any(NAME in one["source"] or NAME in one["text"] for one in incident["evidence"])
+    until(lambda: (supervised(daemon) or {}).get("restart_count") == 1, 60, "the restart to be counted")
+    assert 'oomguard_container_restarts{model="example",supervisor="podman"} 1.0' in daemon.text("/metrics")
+
+
+def test_a_kill_by_the_health_check_is_refined_to_one(podman: Podman, daemon: Daemon, tmp_path: Path) -> None:
+    """SIGKILL says nothing of who sent it; the engine's events do, a moment later, and the verdict follows."""
+    begin(podman, tmp_path, "--health-cmd=false", "--health-retries=1", "--health-on-failure=kill")
+    until(lambda: supervised(daemon), 40, "the container to be known")
+    podman("healthcheck", "run", NAME, check=False)
+
+    def refined() -> dict[str, Any] | None:
+        found = daemon.get("/incidents")["incidents"]
+        return found[0] if found and found[0]["class"] == "health_check" else None
+
+    incident = until(refined, 60, "the verdict to be refined")
+    assert [one["class"] for one in incident["history"]][-1] == "health_check"
+    assert len(daemon.get("/incidents")["incidents"]) == 1
 
 
 async def test_a_socket_without_a_service_is_a_trouble(tmp_path: Path) -> None:

@@ -91,6 +91,15 @@ def test_a_stopped_container_is_told_by_its_state() -> None:
     assert end.started_wall_s == end.finished_wall_s - 3600
 
 
+def test_one_end_has_one_time_whoever_tells_of_it() -> None:
+    """FinishedAt comes before the die event and stays: both words are of one end. An older one is of another."""
+    state = inspected(**{**RUNNING, "FinishedAt": "2026-11-30T10:00:00Z"})
+    finished = ended([], inspected(**EXITED)).finished_wall_s
+    assert finished is not None
+    assert ended([heard("die", finished + 0.02, exitCode="1")], state).finished_wall_s == finished
+    assert ended([heard("die", finished + 60, exitCode="1")], state).finished_wall_s == finished + 60
+
+
 def test_a_running_container_that_never_ended_has_no_end() -> None:
     """Go's zero time is no time."""
     never = inspected(**RUNNING, FinishedAt="0001-01-01T00:00:00Z")
