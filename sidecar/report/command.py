@@ -74,7 +74,7 @@ def _seconds(text: str) -> float:
 
 def act(arguments: argparse.Namespace) -> int:
     """Show the end; give the exit status."""
-    from sidecar.record.output import EXIT_INTERRUPTED, OutputError, forget_standard_output
+    from sidecar.record.output import EXIT_INTERRUPTED, OutputError
     from sidecar.record.reading import RecordError, open_record
     from sidecar.report.gather import Wanted
 
@@ -87,13 +87,10 @@ def act(arguments: argparse.Namespace) -> int:
                 _list(record, wanted)
             else:
                 _show(record, wanted, arguments)
-    except RecordError as exc:
-        return _refuse(str(exc))
-    except OutputError as exc:
-        forget_standard_output()
+    except (RecordError, OutputError) as exc:
         return _refuse(str(exc))
     except BrokenPipeError:
-        forget_standard_output()
+        return 0
     except KeyboardInterrupt:
         sys.stderr.write("oomguard: report: interrupted, nothing is left behind\n")
         return EXIT_INTERRUPTED
