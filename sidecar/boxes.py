@@ -206,6 +206,7 @@ class Boxes:
             main=state is None or state.parent_session is None,
             ended=_back_then(end.ended_wall_s(now), now),
             wait_status=unseen if note is None else Known(from_raw(note.wait_status)),
+            sigterm_wall_s=None if note is None else note.sigterm_wall_s,
             levels=(),
             hidden_ancestors=True,
             node_oom_kill_delta=unseen,

@@ -25,7 +25,7 @@ from sidecar.sight.seen import SeenProcess
 from sidecar.verdict.classify import classify
 from sidecar.verdict.owner import kills
 from sidecar.verdict.supervisor_values import SupervisorEnd
-from sidecar.verdict.values import NOT_LOOKED_FOR, EndClass, EndEvidence, WaitStatus
+from sidecar.verdict.values import NOT_LOOKED_FOR, EndClass, EndEvidence
 from sidecar.watch import Watch
 
 _BY_KERNEL: Final = (EndClass.CGROUP_OOM, EndClass.GLOBAL_OOM)
@@ -245,17 +245,18 @@ class Endings:
 
     async def _conclude(self, end: _End) -> None:
         hub, process, latch = self._hub, end.process, end.latch
-        status: Reading[WaitStatus] = Unknown(Why.HIDDEN, "process", detail="only the container's cgroup is seen")
+        settled = ends.Settled(Unknown(Why.HIDDEN, "process", detail="only the container's cgroup is seen"))
         fault: Reading[NativeFault] = NOT_LOOKED_FOR
         if process is not None:
-            status = await ends.settle(process.seen, hub.clock, lambda: self._note(process.seen))
+            settled = await ends.settle(process.seen, hub.clock, lambda: self._note(process.seen))
             box = process.read_box()  # the guard of a process that exits in order writes its mark until the very end
             latch = latch if isinstance(box, Unknown) else replace(latch, box=box, life=process.seen.life)
-            if isinstance(status, Unknown) or status.value.signal is not None:
+            if isinstance(settled.status, Unknown) or settled.status.value.signal is not None:
                 fault = await self._fault(process.seen)
         log = hub.kmsg.since(latch.ended.monotonic_s - ends.KMSG_SECONDS)
         others_alive = sum(other.alive for other in end.others)  # of that life: the next one may be here already
-        self._tell(end, replace(ends.evidence(latch, status, log, others_alive), fault=fault))
+        evidence = ends.evidence(latch, settled.status, log, others_alive)
+        self._tell(end, replace(evidence, fault=fault, sigterm_wall_s=settled.sigterm_wall_s))
 
     async def _fault(self, process: SeenProcess) -> Reading[NativeFault]:
         """Read the trace of a native fault, in a thread, as far as the volume does not hang."""

@@ -132,24 +132,35 @@ def life_of_cgroup(boot_id: str, level: LevelId) -> LifeId:
     return LifeId(boot_id, 0, 0, digest[:32])
 
 
-async def settle(process: SeenProcess, clock: Clock, look: Look) -> Reading[WaitStatus]:
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """How a process ended, and when its runner had first passed a SIGTERM on to it, if it did."""
+
+    status: Reading[WaitStatus]
+    sigterm_wall_s: float | None = None
+
+
+async def settle(process: SeenProcess, clock: Clock, look: Look) -> Settled:
     """Wait for the wait status, no longer than `SETTLE_SECONDS`: from the runner, the kernel or the runner's note.
 
-    `look` reads the note; a volume that hangs is asked once.
+    A runner is waited for although the kernel has told the status: it alone knows of a SIGTERM. `look` reads the note;
+    a volume that hangs is asked once.
     """
     deadline = clock.now().monotonic_s + SETTLE_SECONDS
     hangs = False
     while True:
-        status, now_s = exit_status.of(process), clock.now().monotonic_s
-        if isinstance(status, Unknown) and not hangs:
+        status, now_s, note = exit_status.of(process), clock.now().monotonic_s, None
+        waiting = isinstance(status, Unknown) or (process.has_runner and process.wait_status_from_runner is None)
+        if waiting and not hangs:
             try:
                 async with asyncio.timeout(SETTLE_SECONDS):
                     note = await look()
             except TimeoutError:
-                hangs, note = True, None
-            status = status if note is None else Known(exit_status.from_raw(note.wait_status))
-        if isinstance(status, Known) or now_s >= deadline:
-            return status
+                hangs = True
+        if note is not None:
+            return Settled(Known(exit_status.from_raw(note.wait_status)), note.sigterm_wall_s)
+        if not waiting or now_s >= deadline:
+            return Settled(status, process.sigterm_from_runner_wall_s)
         await clock.sleep(_STEP_SECONDS)
 
 

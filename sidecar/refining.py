@@ -35,13 +35,14 @@ from sidecar.sight.seen import SeenProcess
 from sidecar.verdict.device import AFTER_SECONDS, BEFORE_SECONDS
 from sidecar.verdict.joining import Later, joined
 from sidecar.verdict.supervisor_values import SupervisorEnd
-from sidecar.verdict.values import EndEvidence, GpuEvent, WaitStatus
+from sidecar.verdict.values import NOT_LOOKED_FOR, EndEvidence, GpuEvent, WaitStatus
 from sidecar.watch import Watch
 
 LOOKS_SECONDS: Final = (1.0, 3.0, 10.0)
 """After an end: when it is looked for what came to be known, in case nobody tells."""
 COUNT_SECONDS: Final = LOOKS_SECONDS[-1]
 _WAITING: Final = 16
+_NO_BOX: Final = Unknown(Why.MISSING, "black box")
 _NO_STATUS: Final = Unknown(Why.NOT_SAMPLED, "wait status")
 
 
@@ -113,7 +114,7 @@ class Refining:
             return False
         later = _later(left)
         own = life.session == case.evidence.life.session
-        self._judge(case, later if own else Later(wait_status=later.wait_status))
+        self._judge(case, later if own else replace(later, box=_NO_BOX, fault=NOT_LOOKED_FOR))
         return True
 
     def restore(self, known: Loaded) -> None:
@@ -162,9 +163,10 @@ class Refining:
         evidence = case.evidence
         left = await asyncio.to_thread(leavings.left_by, f"{self._hub.settings.dir}/boxes", evidence.life)
         later = _later(left)
-        told = None if case.process is None else case.process.wait_status_from_runner
-        if told is not None:
-            later = replace(later, wait_status=Known(from_raw(told)))
+        process = case.process
+        if process is not None and process.wait_status_from_runner is not None:
+            status = Known(from_raw(process.wait_status_from_runner))
+            later = replace(later, wait_status=status, sigterm_wall_s=process.sigterm_from_runner_wall_s)
         if self._is_of_this_boot(case):
             later = replace(later, kmsg=self._hub.kmsg.since(evidence.ended.monotonic_s - KMSG_SECONDS))
         self._judge(case, later)
@@ -236,4 +238,5 @@ class Refining:
 
 def _later(left: Left) -> Later:
     status: Reading[WaitStatus] = _NO_STATUS if left.note is None else Known(from_raw(left.note.wait_status))
-    return Later(wait_status=status, box=left.box, fault=left.fault)
+    sigterm_wall_s = None if left.note is None else left.note.sigterm_wall_s
+    return Later(wait_status=status, sigterm_wall_s=sigterm_wall_s, box=left.box, fault=left.fault)

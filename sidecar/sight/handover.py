@@ -280,6 +280,7 @@ class HandoverServer:
         if client.role is not Role.RUNNER or process is None or not same_process(process.life, message.life):
             raise RejectedError("an exit report about a process that this client did not hand over as its runner")
         process.wait_status_from_runner = message.wait_status
+        process.sigterm_from_runner_wall_s = message.sigterm_wall_s
         self._callbacks.on_exit_status(process.life, message.wait_status)
 
     def _lost(self, client: _Client) -> None:

@@ -52,6 +52,7 @@ class Models:
             model.processes.sort(key=lambda one: one.life.start_ticks)
         else:
             _merge(process, checked)
+        process.has_runner = process.has_runner or checked.hello.role is Role.RUNNER
         return model, process
 
     def release(self, model: SeenModel, process: SeenProcess | None = None) -> None:

@@ -33,7 +33,9 @@ class SeenProcess:
     pidfd: int | None
     files: Mapping[str, KeptFile]
     box: KeptFile | None
+    has_runner: bool = False  # whether its parent, `oomguard run`, has handed it over, and will tell of its end
     wait_status_from_runner: int | None = None  # raw wait(2) status, once the runner has sent it
+    sigterm_from_runner_wall_s: float | None = None  # when the runner first passed a SIGTERM on, as it told then
     aliases: set[str] = field(default_factory=set)  # other sessions that it goes by: its runner's, those before exec
 
 

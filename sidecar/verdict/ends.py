@@ -170,7 +170,8 @@ def _sigterm(facts: Facts) -> tuple[Statement, ...]:
     if facts.sigterm_seconds is None:
         return ()
     text = f"SIGTERM arrived {human_seconds(facts.sigterm_seconds)} before the end"
-    return (Statement(supports=True, text=text, source="black box"),)
+    source = "black box" if facts.evidence.sigterm_wall_s is None else "oomguard run"
+    return (Statement(supports=True, text=text, source=source),)
 
 
 def _quiet_counters(facts: Facts) -> tuple[Statement, ...]:

@@ -61,7 +61,7 @@ class Facts:
     failure: Failure | None  # the last fatal one shortly before the end
     caught: Failure | None  # the last one about memory shortly before the end that was not fatal
     fault: NativeFault | None  # the trace of a native fault that fits the way it ended
-    sigterm_seconds: float | None  # from the SIGTERM that the guard noted to the end
+    sigterm_seconds: float | None  # from the SIGTERM that the guard or the runner noted to the end
     in_flight: Operation | None
 
     @property
@@ -110,9 +110,7 @@ def digest(evidence: EndEvidence) -> Facts:
         failure=None if box is None else _last(box.failures, evidence, fatal=True),
         caught=None if box is None else _caught(box, evidence),
         fault=_fault(evidence, exit_code, ended_by),
-        sigterm_seconds=None
-        if box is None or box.sigterm_wall_s is None
-        else max(0.0, evidence.ended.wall_s - box.sigterm_wall_s),
+        sigterm_seconds=_sigterm_seconds(box, evidence),
         in_flight=None if box is None else _in_flight(box.operations),
     )
 
@@ -165,6 +163,12 @@ def _status(evidence: EndEvidence) -> tuple[int | None, int | None, str | None]:
             by_signal = 0 < number <= _LAST_SIGNAL
             return (None, number, told.source) if by_signal else (told.exit_code, None, told.source)
     return None, None, None
+
+
+def _sigterm_seconds(box: BoxState | None, evidence: EndEvidence) -> float | None:
+    noted = (None if box is None else box.sigterm_wall_s, evidence.sigterm_wall_s)
+    first_s = min((one for one in noted if one is not None), default=None)
+    return None if first_s is None else max(0.0, evidence.ended.wall_s - first_s)
 
 
 def _last(failures: tuple[Failure, ...], evidence: EndEvidence, *, fatal: bool) -> Failure | None:

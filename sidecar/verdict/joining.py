@@ -23,6 +23,7 @@ class Later:
     """What came later; unknown or empty where nothing did."""
 
     wait_status: Reading[WaitStatus] = _NONE
+    sigterm_wall_s: float | None = None
     box: Reading[BoxState] = _NONE
     fault: Reading[NativeFault] = _NONE
     kmsg: Reading[tuple[KmsgRecord, ...]] = _NONE
@@ -32,6 +33,7 @@ class Later:
 
 _WORDS: Final = {
     "wait_status": "how it ended became known",
+    "sigterm_wall_s": "its runner told of a SIGTERM",
     "box": "its black box said more",
     "fault": "it left the trace of a native fault",
     "kmsg": "the kernel log said more",
@@ -44,6 +46,7 @@ def joined(evidence: EndEvidence, later: Later) -> EndEvidence:
     return replace(
         evidence,
         wait_status=_newer(evidence.wait_status, later.wait_status),
+        sigterm_wall_s=evidence.sigterm_wall_s if later.sigterm_wall_s is None else later.sigterm_wall_s,
         box=_newer(evidence.box, later.box),
         fault=_newer(evidence.fault, later.fault),
         kmsg=_more_records(evidence, later.kmsg),

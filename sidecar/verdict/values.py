@@ -91,6 +91,7 @@ class EndEvidence:
     liveness_failing: tuple[Instant, Instant] | None = None  # first and last of them; None: nobody asked, an estimate
     liveness_threshold: int = 3  # failures in a row after which a supervisor kills; Kubernetes' default
     seen: bool = True  # false: counters alone tell of it, and which process of the model it was is not known
+    sigterm_wall_s: float | None = None  # when its runner first passed a SIGTERM on to it, if that told
     fault: Reading[NativeFault] = NOT_LOOKED_FOR
     gpu: tuple[GpuEvent, ...] = ()  # around the end
     supervisor: tuple[SupervisorEnd, ...] = ()  # what supervisors say of this end

@@ -11,7 +11,7 @@ import pytest
 
 from guard.box.end_note import EndNote
 from guard.model import Beat, BoxState, Known, LifeId, Unknown, Why
-from sidecar.ends import Latch, available_ratio, crash_of_engine, evidence, oom_kill_delta, pair, settle
+from sidecar.ends import Latch, Settled, available_ratio, crash_of_engine, evidence, oom_kill_delta, pair, settle
 from sidecar.health.memory import Crash
 from sidecar.sample import LevelId, LevelSample, NodeSample
 from sidecar.sight.seen import SeenProcess
@@ -84,8 +84,22 @@ async def test_settle_takes_the_note_that_the_runner_left() -> None:
         looks.append(clock.at_s)
         return note if len(looks) == 3 else None
 
-    assert await settle(process(None), clock, look) == Known(WaitStatus(exit_code=None, signal=9))
+    assert (await settle(process(None), clock, look)).status == Known(WaitStatus(exit_code=None, signal=9))
     assert len(looks) == 3
+
+
+async def test_settle_waits_for_the_runner_that_knows_of_a_sigterm(reaped_pidfd: int) -> None:
+    """The kernel may tell the status first; only the runner knows that the server was told to stop."""
+    one, clock = process(reaped_pidfd), VirtualClock()
+    one.has_runner = True
+
+    async def look() -> EndNote | None:
+        if len(clock.slept) == 2:
+            one.wait_status_from_runner, one.sigterm_from_runner_wall_s = 7 << 8, 5.0
+        return None
+
+    assert await settle(one, clock, look) == Settled(Known(WaitStatus(exit_code=7, signal=None)), 5.0)
+    assert len(clock.slept) == 3
 
 
 async def test_settle_asks_a_volume_that_hangs_once() -> None:
@@ -97,15 +111,17 @@ async def test_settle_asks_a_volume_that_hangs_once() -> None:
         await asyncio.Event().wait()
         return None
 
-    assert isinstance(await settle(process(None), VirtualClock(), look), Unknown)
+    assert isinstance((await settle(process(None), VirtualClock(), look)).status, Unknown)
     assert len(looks) == 1
 
 
 async def test_settle_takes_what_the_runner_tells() -> None:
     """A raw status from the runner is taken apart at once."""
     clock = VirtualClock()
-    assert await settle(process(None, told=3 << 8), clock, no_note) == Known(WaitStatus(exit_code=3, signal=None))
-    assert await settle(process(None, told=9 | 0x80), clock, no_note) == Known(WaitStatus(None, 9, core_dumped=True))
+    assert await settle(process(None, told=3 << 8), clock, no_note) == Settled(Known(WaitStatus(3, None)))
+    assert (await settle(process(None, told=9 | 0x80), clock, no_note)).status == Known(
+        WaitStatus(None, 9, core_dumped=True)
+    )
     assert clock.slept == []
 
 
@@ -113,7 +129,7 @@ async def test_settle_gives_up_in_time() -> None:
     """Who never tells costs three tenths of a second, and the reason is kept."""
     clock = VirtualClock()
     found = await settle(process(None), clock, no_note)
-    assert found == Unknown(Why.MISSING, "pidfd")
+    assert found == Settled(Unknown(Why.MISSING, "pidfd"))
     assert 0.29 < sum(clock.slept) < 0.35
 
 
@@ -131,7 +147,7 @@ def reaped_pidfd() -> Iterator[int]:
 
 async def test_settle_asks_the_pidfd_of_a_real_child(reaped_pidfd: int) -> None:
     """A reaped child's pidfd still tells its exit code where the kernel keeps it (6.15), else says why not."""
-    found = await settle(process(reaped_pidfd), VirtualClock(), no_note)
+    found = (await settle(process(reaped_pidfd), VirtualClock(), no_note)).status
     if isinstance(found, Known):
         assert found.value == WaitStatus(exit_code=7, signal=None)
     else:
