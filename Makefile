@@ -42,7 +42,7 @@ $(VENV)/ready: pyproject.toml .ci/constraints.txt tests/requirements.txt tests/s
 	@test -x $(PY) || $(SYSTEM_PYTHON) -m venv $(VENV)
 	@echo "installing Python packages into $(VENV)"
 	@$(PY) -m pip install -q --no-deps $(TORCH) -c .ci/constraints.txt filelock typing-extensions sympy mpmath networkx jinja2 markupsafe fsspec
-	@$(PY) -m pip install -q -c .ci/constraints.txt safetensors -e '.[sidecar,dev]'
+	@$(PY) -m pip install -q -c .ci/constraints.txt safetensors -e '.[sidecar,docker,dev]'
 	@$(PY) -m pip install -q --no-deps -c .ci/constraints.txt -r tests/requirements.txt
 	@$(PY) tests/stubs/build.py
 	@touch $@

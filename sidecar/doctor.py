@@ -64,6 +64,7 @@ def examine(settings: Settings) -> tuple[Finding, ...]:
         lambda: _sight(settings, reader),
         lambda: _kernel_log(reader),
         _wait_status,
+        lambda: _supervisors(settings),
         lambda: _port(settings),
     )
     return tuple(check() for check in checks)
@@ -233,6 +234,13 @@ def _wait_status() -> Finding:
     if isinstance(told, Known) and told.value.exit_code == 3:  # noqa: PLR2004 - what the child exits with
         return Finding("exit status", Grade.OK, "pidfds tell how a process ended, in this PID namespace and below")
     return Finding("exit status", Grade.LIMITED, str(told), "start the server with `oomguard run`, which tells it")
+
+
+def _supervisors(settings: Settings) -> Finding:
+    from sidecar.supervisors.examine import examine as ask  # only the doctor asks while it waits
+
+    found = ask(settings, os.environ)
+    return Finding("supervisor", Grade.OK if found.good else Grade.LIMITED, found.text, found.advice)
 
 
 def _port(settings: Settings) -> Finding:

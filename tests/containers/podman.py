@@ -97,7 +97,7 @@ def build_images(podman: Podman) -> None:
     wheels = BUILD / "wheels"
     shutil.rmtree(wheels, ignore_errors=True)
     pip = [sys.executable, "-m", "pip", "wheel", "-q", "-w", str(wheels), "-c", ".ci/constraints.txt"]
-    podman.run([*pip, "hatchling", ".[sidecar]"], timeout=300)
+    podman.run([*pip, "hatchling", ".[sidecar,docker]"], timeout=300)
     for tag, file in ((SIDECAR, "Dockerfile.sidecar"), (MODEL, "integrations/example-model/Dockerfile")):
         offline = "PIP_ARGS=--no-index --find-links=build/wheels"
         arguments = ["--build-arg", f"BASE={BASE}", "--build-arg", offline, "--network=none"]

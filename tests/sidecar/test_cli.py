@@ -105,6 +105,19 @@ def test_doctor_tells_a_stale_socket_from_a_strange_file(tmp_path: Path, capsys:
     assert findings(capsys, "--dir", str(tmp_path))[1]["hand-over"]["grade"] == "missing"
 
 
+def test_doctor_asks_the_supervisors(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None at all, one that is set but not here, and one that does not answer: each is told with what to do."""
+    account = ("--supervised-service-account", str(tmp_path), "--dir", str(tmp_path))
+    assert findings(capsys, "--supervisor", "none", *account)[1]["supervisor"]["grade"] == "ok"
+    found = findings(capsys, "--supervisor", "kubernetes", *account)[1]["supervisor"]
+    assert (found["grade"], "no token" in found["text"]) == ("limited", True)
+    assert "supervisor-role.yaml" in found["advice"]
+    (tmp_path / "token").write_text("x")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    found = findings(capsys, "--supervisor", "kubernetes", *account)[1]["supervisor"]
+    assert (found["grade"], "namespace" in found["text"]) == ("limited", True)
+
+
 def test_doctor_says_that_a_damaged_record_is_moved_aside(tmp_path: Path, capsys: Capture) -> None:
     """Garbage in place of the record is limited, not fatal."""
     (tmp_path / "record.sqlite").write_bytes(b"garbage " * 1000)
