@@ -79,6 +79,15 @@ def case_cuda_out_of_memory_that_was_survived(there: CardStage) -> None:
         assert incident["fields"]["exit_code"] == 3
 
 
+def case_cuda_out_of_memory_that_was_given_up(there: CardStage) -> None:
+    """The failure is caught and the process ends itself with `os._exit`: gpu_allocation_failure, less surely."""
+    cue = there.stage.cue("given-up")
+    with there.model("given-up", f"cuda_oom_given_up size=2048 code=1 when={cue}") as model:
+        there.stage.give_cue(model, guarded=True)
+        incident = ended(there.stage, model, "gpu_allocation_failure", "medium")
+        assert incident["fields"]["exit_code"] == 1
+
+
 def case_lost_card(there: CardStage) -> None:
     """Xid 79 and a card that answers no more, then the server's CUDA error: device_reset, with the Xid's number."""
     incident = _ends_after(there, "lost", {"xid": ["0:79"], "gpu0.lost": 1, "gpu0.error": 719})

@@ -11,7 +11,6 @@ import http.client
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,7 @@ from typing import Any, Final, Self
 from tests.lab.kit import loads
 from tests.lab.kit.cgroups import MIB, Cgroup, Limits
 from tests.lab.kit.namespaces import Apart, inner_pid
+from tests.lab.kit.ports import free_port
 from tests.lab.kit.wait import until
 
 SMALL: Final = Limits(memory_max_bytes=80 * MIB)
@@ -88,11 +88,9 @@ class Stage:
     def __init__(self, sidecar: Sidecar = Sidecar()) -> None:
         self.told: Final[list[Document]] = []
         """Incidents that a case has found right, in order."""
+        self.port: Final = free_port()
         self._start = sidecar
         self._exit = contextlib.ExitStack()
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port: Final[int] = free.getsockname()[1]
 
     def __enter__(self) -> Self:
         """Make the shared directory and the groups, and start the sidecar."""
@@ -126,6 +124,10 @@ class Stage:
             )
         until(self._answers, 30, "the sidecar to answer")
 
+    def sidecar_pid(self) -> int:
+        """Return the pid of the sidecar itself, which runs in namespaces of its own."""
+        return until(lambda: inner_pid(self._sidecar.pid), 30, "the sidecar's pid")
+
     def complaints(self) -> list[str]:
         """Return what the sidecar logged that it should not: errors of its own and lines that are no records."""
         lines = (self.folder / "sidecar.log").read_text().splitlines()
@@ -133,7 +135,7 @@ class Stage:
 
     def kill_sidecar(self) -> None:
         """Kill it with SIGKILL, as the kernel or a node would."""
-        os.kill(until(lambda: inner_pid(self._sidecar.pid), 5, "the sidecar's pid"), signal.SIGKILL)
+        os.kill(self.sidecar_pid(), signal.SIGKILL)
         self._sidecar.wait(30)
         assert self._sidecar.returncode != 0
 
