@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -21,6 +20,7 @@ from tests.lab.kit.cgroups import Cgroup, Limits, sweep
 from tests.lab.kit.namespaces import Apart
 from tests.lab.kit.offer import offer
 from tests.lab.kit.places import PYTHON
+from tests.lab.kit.ports import free_port
 from tests.lab.kit.wait import until
 
 MODEL: Final = "demo"
@@ -58,10 +58,7 @@ class Stage:
         self.weights: Final = weights
         self._folder = folder
         self._exit = ExitStack()
-        with socket.socket() as one, socket.socket() as other:
-            one.bind(("127.0.0.1", 0))
-            other.bind(("127.0.0.1", 0))
-            self.opinions: Final = Opinions(one.getsockname()[1], other.getsockname()[1], MODEL)
+        self.opinions: Final = Opinions(free_port(), free_port(), MODEL)
 
     def __enter__(self) -> Self:
         """Make the groups and start the sidecar; nothing is left behind when that fails."""

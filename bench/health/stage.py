@@ -25,7 +25,6 @@ from bench.demo.stage import drop_from_page_cache
 from bench.health.judges import Judge, Plain, Sidecar
 from bench.health.pace import HERE, Pace
 from bench.preflight.cases import case_named
-from bench.sidecar.stage import free_port
 from guard.kernel import identity
 from guard.kernel.reader import Reader
 from guard.link.client import LinkClient, LinkSettings
@@ -36,6 +35,7 @@ from tests.lab.kit.cgroups import Cgroup, Limits
 from tests.lab.kit.namespaces import Apart, inner_pid
 from tests.lab.kit.offer import offer
 from tests.lab.kit.places import PYTHON
+from tests.lab.kit.ports import free_port
 from tests.lab.kit.wait import until
 
 MODEL: Final = "subject"

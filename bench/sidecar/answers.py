@@ -11,9 +11,10 @@ from typing import Final
 
 from bench.demo.probes import request
 from bench.sidecar.figures import Figure, Goal, Part, percentile
-from bench.sidecar.stage import Model, Stage, free_port
+from bench.sidecar.stage import Model, Stage
 from tests.lab.kit import loads
 from tests.lab.kit.cgroups import Limits
+from tests.lab.kit.ports import free_port
 from tests.lab.kit.wait import until
 
 MIB: Final = 1 << 20
@@ -30,11 +31,11 @@ def measure(requests: int) -> Iterator[Part]:
     """Ask `requests` times."""
     port = free_port()
     health = f"http://127.0.0.1:{port}/health"
-    with Stage("answers", probe=health, health_period_seconds="1") as stage:
+    with Stage(probe=health, health_period_seconds="1") as stage:
         weights = stage.folder / "weights"
         loads.make_file(str(weights), WEIGHTS_MIB)
         command = loads.command(f"serve port={port}", f"thrash path={weights} threads={THREADS}")
-        with stage.model("thrash", command, LIMIT) as model:
+        with stage.watched("thrash", command, LIMIT) as model:
             before = _refaults(model)
             until(lambda: _refaults(model) - before > _REFAULTS, 60, "the model to thrash")
             began, before = time.monotonic(), _refaults(model)

@@ -50,7 +50,7 @@ class Death:
 
 def measure(kills: int) -> Iterator[Part]:
     """End `kills` models, one after another."""
-    with Stage("deaths") as stage:
+    with Stage() as stage:
         deaths = [_one(stage, way, number) for number, way in enumerate(islice(cycle(WAYS), kills))]
     seen = [death.seen_seconds for death in deaths]
     said = [death.said_seconds for death in deaths]
@@ -84,8 +84,8 @@ def measure(kills: int) -> Iterator[Part]:
 
 
 def _one(stage: Stage, way: Way, number: int) -> Death:
-    with stage.model(f"{way.name}-{number}", way.load, LIMIT) as model:
+    with stage.watched(f"{way.name}-{number}", way.load, LIMIT) as model:
         way.strike(model.pid)
         died = model.wait_end(60)
-        incident = until(lambda: stage.incident(model), 30, "a verdict", pause_seconds=0.01)
+        incident = until(lambda: next(iter(stage.incidents(model)), None), 30, "a verdict", pause_seconds=0.01)
         return Death(way, incident["verdict_after_seconds"], monotonic() - died, incident["class"] == way.end_class)

@@ -9,7 +9,8 @@ from typing import Final
 
 from bench.sidecar import loads
 from bench.sidecar.figures import Figure, Goal, Part
-from bench.sidecar.stage import Document, Stage
+from bench.sidecar.stage import Stage
+from tests.lab.cases.stage import Document
 from tests.lab.kit import loads as lab_loads
 from tests.lab.kit.cgroups import Limits
 from tests.lab.kit.offer import Mode
@@ -28,14 +29,14 @@ _USAGE: Final = {Mode.V2: "memory.current", Mode.HYBRID: "memory.usage_in_bytes"
 
 def measure(harmless_seconds: float) -> Iterator[Part]:
     """Let three models grow to death, one fill the page cache for so long, and one load what fits."""
-    with Stage("leads") as stage:
+    with Stage() as stage:
         grown = tuple(_growth(stage, rate, goal) for rate, goal in GOAL_SECONDS.items())
         harmless = (_page_cache(stage, harmless_seconds), _load_that_fits(stage))
     yield Part("leads", f"Warning before the kill, from a limit of {LIMIT_MIB} MiB", (*grown, *harmless))
 
 
 def _growth(stage: Stage, rate: int, goal_seconds: float) -> Figure:
-    with stage.model(f"grow-{rate}", loads.command("grow", str(rate)), LIMIT) as model:
+    with stage.watched(f"grow-{rate}", loads.command("grow", str(rate)), LIMIT) as model:
         began = time.monotonic()
         loads.start(model.pid)
         died = model.wait_end(120)
@@ -53,7 +54,7 @@ def _page_cache(stage: Stage, seconds: float) -> Figure:
     """A file larger than the limit, written and read again and again: usage stands at the limit."""
     path = stage.shared / "cached"
     command = lab_loads.command(f"cache path={path} size={FILL_MIB}")
-    with stage.model("cache", command, LIMIT) as model:
+    with stage.watched("cache", command, LIMIT) as model:
         time.sleep(seconds)
         usage = int(model.group.file(_USAGE[model.group.mode]).read_text())
         warnings = stage.warnings(model)
@@ -66,7 +67,7 @@ def _load_that_fits(stage: Stage) -> Figure:
     path = stage.shared / "checkpoint"
     lab_loads.make_file(str(path), CHECKPOINT_MIB)
     path.chmod(0o644)
-    with stage.model("load", loads.command("load", str(path)), LIMIT) as model:
+    with stage.watched("load", loads.command("load", str(path)), LIMIT) as model:
         loads.start(model.pid)
         time.sleep(CHECKPOINT_MIB / loads.LOAD_MIB_PER_SECOND + _AFTER_LOAD_SECONDS)
         anonymous = _anonymous_mib(model.pid)

@@ -68,22 +68,22 @@ def measure(minutes: float) -> Iterator[Part]:
     with contextlib.ExitStack() as open_until_end:
         fixed = str(PERIOD_SECONDS)
         stages = {
-            "one": (open_until_end.enter_context(Stage("one", tick_fixed_seconds=fixed)), 1),
-            "eight": (open_until_end.enter_context(Stage("eight", tick_fixed_seconds=fixed)), 8),
-            "everyday": (open_until_end.enter_context(Stage("everyday")), 1),
+            "one": (open_until_end.enter_context(Stage(tick_fixed_seconds=fixed)), 1),
+            "eight": (open_until_end.enter_context(Stage(tick_fixed_seconds=fixed)), 8),
+            "everyday": (open_until_end.enter_context(Stage()), 1),
         }
         limits = {"one": NEAR, "eight": NEAR, "everyday": ROOMY}
         models = {
             name: [
-                open_until_end.enter_context(stage.model(f"model-{number}", loads.command("work"), limits[name]))
+                open_until_end.enter_context(stage.watched(f"model-{number}", loads.command("work"), limits[name]))
                 for number in range(count)
             ]
             for name, (stage, count) in stages.items()
         }
-        pids = {name: stage.pid for name, (stage, _) in stages.items()}
+        pids = {name: stage.sidecar_pid() for name, (stage, _) in stages.items()}
         for name, what in product(("one", "eight"), (bare.SAME, bare.ALL)):
             pids[f"{name} {what}"] = open_until_end.enter_context(_bare(what, models[name])).pid
-        pids["runner"] = models["one"][0].runner_pid
+        pids["runner"] = models["one"][0].runner.pid
         open_until_end.enter_context(_visited(stages["everyday"][0]))
         measured = _watch(pids, minutes * 60)
     yield _part("one", 1, measured)

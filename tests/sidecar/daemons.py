@@ -7,24 +7,16 @@ import http.client
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
+from tests.lab.kit.ports import free_port
 from tests.lab.kit.wait import until
 
 CHECKOUT = Path(__file__).parents[2]
-
-
-def free_port() -> int:
-    """Give a port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 def _environment(extra: dict[str, str]) -> dict[str, str]:

@@ -12,8 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tests.lab.kit.ports import free_port
 from tests.lab.kit.wait import until
-from tests.sidecar.daemons import Daemon, free_port, let_go, model
+from tests.sidecar.daemons import Daemon, let_go, model
 
 EXIT_3 = "sys.stdin.readline(); sys.exit(3)"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-import socket
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -23,6 +22,7 @@ from sidecar.board import Board
 from sidecar.health.values import State
 from sidecar.outputs.http import HttpOptions
 from sidecar.outputs.serve import serving
+from tests.lab.kit.ports import free_port
 
 pytestmark = [
     pytest.mark.lab,
@@ -53,12 +53,6 @@ def test_the_kubernetes_configuration_is_right(tmp_path: Path) -> None:
     checked = tmp_path / "prometheus.yml"
     checked.write_text(yaml.safe_dump(config))
     promtool("check", "config", str(checked))
-
-
-def free_port() -> int:
-    """A port that was free a moment ago; Prometheus cannot be asked which one it took."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def write_config(folder: Path, target: str) -> Path:
