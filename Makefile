@@ -10,7 +10,7 @@ TORCH := torch==2.14.1
 APT := python3-venv gcc libc6-dev binutils util-linux openssl
 APT_LAB := qemu-system-x86 busybox-static kmod cpio zstd xz-utils \
 	e2fsprogs podman podman-compose aardvark-dns crun runc containerd conmon netavark catatonit uidmap containernetworking-plugins debootstrap iptables \
-	prometheus earlyoom
+	prometheus earlyoom chromium fonts-dejavu-core
 
 .PHONY: help demo test test-gpu lint types unit lab bench bench-guard bench-health bench-preflight soak wheel clean apt apt-lab
 
