@@ -12,13 +12,13 @@ from tests.lab.kit.cgroups import Limits
 MIB: Final = 1 << 20
 
 
-def _high(memory_mib: int, grow_mib: int) -> Casting:
-    return Casting(limits=Limits(memory_high_bytes=memory_mib * MIB), grow_mib=grow_mib)
+def _high(**more: int) -> Limits:
+    return Limits(memory_high_bytes=64 * MIB, **more)
 
 
 IN_THE_MACHINE: Final = (
-    Scenario(name="memory.high: held back at every token", lane=Lane.EMULATED, act=order("churn"),
-             casting=lambda _: _high(64, 48), seconds=35),
+    Scenario(name="memory.high: 8 threads thrash mapped weights", lane=Lane.EMULATED, act=order("thrash"),
+             casting=lambda files: Casting(limits=_high(read_iops=400), weights=files["big"]), seconds=40),
     Scenario(name="memory.high: livelock", lane=Lane.EMULATED, act=order("grow"),
-             casting=lambda _: _high(64, 400), bounds=EMULATED.pressed()),
+             casting=lambda _: Casting(limits=_high(), grow_mib=400), bounds=EMULATED.pressed()),
 )  # fmt: skip

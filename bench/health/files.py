@@ -10,13 +10,13 @@ from typing import Final
 BIG_MIB: Final = 300
 
 
-def make_big(folder: Path) -> Path:
+def make_big(folder: Path, mib: int = BIG_MIB) -> Path:
     """Make the file of raw weights, once."""
     path = folder / "weights.big"
     if not path.exists():
         part = folder / "part"
         with part.open("wb") as out:
-            out.writelines(os.urandom(1 << 20) for _ in range(BIG_MIB))
+            out.writelines(os.urandom(1 << 20) for _ in range(mib))
         part.chmod(0o644)
         part.rename(path)
     return path

@@ -13,24 +13,25 @@ import os
 import signal
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
-from bench.health.files import the_files
+from bench.health.files import make_big, the_files
 from bench.health.pace import EMULATED, HERE
 from bench.health.play import play
 from bench.health.scenario import Lane, Scenario
 from bench.health.scenarios import ALL
 from bench.health.stage import Stage
+from tests.lab.kit import watcher
 from tests.lab.kit.places import CHECKOUT
 from tests.lab.vm.kernel import NotAvailableError
 from tests.lab.vm.machine import Job, run
 
 _MACHINE_SECONDS: Final = 450.0
 _MACHINE_PACE: Final = "10"
+_MACHINE_BIG_MIB: Final = 120
 _MACHINE_NICENESS: Final = -10
 """Its clock does not wait for it: on a share of a core it would be another, slower machine."""
 
@@ -49,6 +50,7 @@ def main() -> int:
     if options.lane is Lane.EMULATED and not options.inside:
         emulate(options.names, _tell)
         return 0
+    watcher.start()
     folder = Path(tempfile.mkdtemp()) if options.inside else options.folder
     chosen = [one for one in ALL if one.name in options.names]
     play_lane(chosen, folder / options.lane, _tell, inside=options.inside)
@@ -60,13 +62,11 @@ def play_lane(chosen: Sequence[Scenario], folder: Path, tell: Tell, *, inside: b
     folder.mkdir(parents=True, exist_ok=True)
     for above in (folder, folder.parent):
         above.chmod(0o755)
-    files = {} if inside else the_files(folder.parent)
+    files = {"big": make_big(folder, _MACHINE_BIG_MIB)} if inside else the_files(folder.parent)
     left = list(chosen)
-    began = time.monotonic()
     while left:
         try:
             with Stage(folder, EMULATED if inside else HERE) as stage:
-                sys.stderr.write(f"stage {time.monotonic() - began:.0f} s\n")
                 while left:
                     for line in play(stage, left[0], files):
                         tell({"line": line.document()})

@@ -218,17 +218,6 @@ def burn(_: Server) -> None:
         subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"], env={})
 
 
-def churn(server: Server) -> None:
-    """Make tokens that each take MODEL_GROW_MIB of anonymous memory for a while, in the loop."""
-    server.task = asyncio.ensure_future(_churn(int(os.environ["MODEL_GROW_MIB"]) * MIB))
-
-
-async def _churn(size: int) -> None:
-    while True:
-        bytearray(b"\1") * size
-        await asyncio.sleep(0)
-
-
 def crash_workers(server: Server) -> None:
     """Let every worker end with an exception; the front end does not look."""
     server.tell(server.workers, "crash")
@@ -258,7 +247,7 @@ FAULTS: Final[dict[str, Callable[[Server], None]]] = {
     action.__name__: action
     for action in (
         *(deadlock, spin_with_gil, spin_without_gil, block, be_silent, fail, compile_within, compile_past, hold_gil),
-        *(thrash, thrash_then_deadlock, grow, churn, flood, burn),
+        *(thrash, thrash_then_deadlock, grow, flood, burn),
         *(crash_workers, fault_workers, crash_half, hang_workers, hang_half),
     )
 }

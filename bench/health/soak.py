@@ -27,6 +27,7 @@ from bench.health.play import play
 from bench.health.scenario import Lane, Scenario
 from bench.health.scenarios import playable
 from bench.health.stage import Stage
+from tests.lab.kit import watcher
 from tests.lab.kit.cgroups import sweep
 
 _LEAST_SECONDS: Final = 5.0
@@ -122,6 +123,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, leave)
     os.setpriority(os.PRIO_PROCESS, 0, min(0, os.getpriority(os.PRIO_PROCESS, 0)))
     sweep()
+    watcher.start()
     make_files(FOLDER)
     seed = random.SystemRandom().randrange(1 << 32) if options.seed is None else options.seed
     say(f"seed {seed}\n{HEAD}")
