@@ -10,6 +10,7 @@ from typing import Final
 
 from guard.box.end_note import EndNote
 from guard.box.faults import NativeFault
+from guard.kernel import memcg
 from guard.model import Known, LifeId, Reading, Unknown, Why
 from sidecar import ends, leavings, unseen
 from sidecar.board import Incident
@@ -18,7 +19,7 @@ from sidecar.collect.processes import ProcessReader
 from sidecar.hub import Hub
 from sidecar.journal import Scalar
 from sidecar.livez import Failing
-from sidecar.quiet import later
+from sidecar.quiet import Base, later
 from sidecar.refining import Refining
 from sidecar.sample import Instant, Sample
 from sidecar.sight.seen import SeenProcess
@@ -215,9 +216,7 @@ class Endings:
         watch.unseen.tick(now, after)
         box = Unknown(Why.HIDDEN, "black box") if process is None else process.read_box()
         node_kills = hub.node.oom_kills()
-        main, base = reader.main, watch.quiet.base
-        if process is not None:
-            base = later(base, process.base)
+        main, base = reader.main, self._base(watch, process, now)
         failing = hub.livez.failing(watch.name, now)
         return ends.Latch(
             life=ends.life_of_cgroup(hub.boot_id, after[0].id) if process is None else process.seen.life,
@@ -235,6 +234,17 @@ class Endings:
             liveness_failing=None if failing is None else (failing.first, failing.last),
             liveness_threshold=hub.settings.health.failure_threshold,
         )
+
+    def _base(self, watch: Watch, process: ProcessReader | None, now: Instant) -> Base:
+        """Give what the end is compared with. A first reading with kills that came with the end tells of no before."""
+        base = watch.quiet.base
+        if process is None or process.base is None:
+            return base
+        counted = memcg.oom_kills(base.levels[0].memory) if base.levels else Known(0)
+        never_read = not process.base.levels and now.monotonic_s - base.at_s < ends.FIRST_SECONDS
+        if never_read and isinstance(counted, Known) and counted.value:
+            return Base(node=self._hub.nodes.before(process.began_s))
+        return later(base, process.base)
 
     def _failures(self, watch: Watch, failing: Failing | None, now: Instant) -> int:
         """Give the failing answers in a row; where nobody asks, how many there would have been."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from guard.box.end_note import EndNote
@@ -33,6 +33,9 @@ from sidecar.verdict.values import EndClass, EndEvidence, LevelsBefore, Verdict,
 SETTLE_SECONDS: Final = 0.3
 """Longest wait for the wait status: a verdict is due within a second."""
 _STEP_SECONDS: Final = 0.02
+FIRST_SECONDS: Final = 5.0
+"""A first reading this shortly before the end may have been taken after the kill: it says nothing of before."""
+_NEVER_READ: Final = Unknown(Why.NOT_SAMPLED, "levels before the end")
 Look: TypeAlias = Callable[[], Awaitable[EndNote | None]]
 """Look for the note of one end."""
 KMSG_SECONDS: Final = HOLD_SECONDS
@@ -65,9 +68,21 @@ class Latch:
 
 
 def pair(before: tuple[LevelSample, ...], after: tuple[LevelSample, ...]) -> tuple[LevelsBefore, ...]:
-    """Put the levels together by identity; one that was never seen before stands for both."""
+    """Put the levels together by identity; of one that was never read before only the limit is known."""
     earlier = {level.id: level for level in before}
-    return tuple(LevelsBefore(before=earlier.get(level.id, level), after=level) for level in after)
+    return tuple(LevelsBefore(before=earlier.get(level.id) or _never_read(level), after=level) for level in after)
+
+
+def _never_read(level: LevelSample) -> LevelSample:
+    memory = replace(
+        level.memory,
+        stat=_NEVER_READ,
+        events=_NEVER_READ,
+        events_local=_NEVER_READ,
+        failcnt=_NEVER_READ,
+        oom_control=_NEVER_READ,
+    )
+    return replace(level, memory=memory)
 
 
 def oom_kill_delta(before: NodeSample | None, after: Reading[int]) -> Reading[int]:

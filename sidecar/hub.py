@@ -14,6 +14,7 @@ from sidecar.journal import Journal
 from sidecar.livez import LivenessAnswers
 from sidecar.outputs.log import JsonLog
 from sidecar.outputs.recorder import Recorder
+from sidecar.quiet import NodePast
 from sidecar.sample import NO_GPU, GpuSample
 from sidecar.settings import Settings
 from sidecar.supervise import Degraded
@@ -34,5 +35,6 @@ class Hub:
     kmsg: KernelLog
     recorder: Recorder
     livez: LivenessAnswers = field(default_factory=LivenessAnswers)
+    nodes: NodePast = field(default_factory=NodePast)
     gpu: Callable[[], Reading[GpuSample]] = lambda: NO_GPU
     """The last reading of the GPUs; never waits."""

@@ -12,6 +12,7 @@ Theory
 from __future__ import annotations
 
 import math
+from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,6 +26,9 @@ _HOLD_AFTER_END_SECONDS: Final = 2.0
 """How long after an end its kill still explains others: a group kill ends all processes of a cgroup at once."""
 
 
+_NODE_READINGS: Final = 12
+
+
 @dataclass(frozen=True, slots=True)
 class Base:
     """One reading of the levels and the node."""
@@ -32,6 +36,23 @@ class Base:
     at_s: float = -math.inf
     levels: tuple[LevelSample, ...] = ()
     node: NodeSample | None = None
+
+
+class NodePast:
+    """The last readings of the node: what stood before a process began whose cgroup nobody had read yet."""
+
+    def __init__(self) -> None:
+        self._readings: deque[tuple[float, NodeSample]] = deque(maxlen=_NODE_READINGS)
+
+    def add(self, at: Instant, node: NodeSample) -> None:
+        """Take in a reading; about one a second is expected."""
+        self._readings.append((at.monotonic_s, node))
+
+    def before(self, monotonic_s: float | None) -> NodeSample | None:
+        """Give the last one before a moment; None where there is none, or the moment is not known."""
+        if monotonic_s is None:
+            return None
+        return next((node for at_s, node in reversed(self._readings) if at_s < monotonic_s), None)
 
 
 def later(one: Base, other: Base | None) -> Base:

@@ -112,6 +112,7 @@ class Ticker:
         full = at_once or now.monotonic_s - self._full_at_s >= _FULL_SECONDS - _FULL_SLACK_SECONDS
         if full or self._node is None:
             self._full_at_s, self._node = now.monotonic_s, hub.node.read()
+            hub.nodes.add(now, self._node)
             self._look_at_gpus(now)
         pauses = [hub.settings.tick.longest_seconds]
         for watch in self._watches:

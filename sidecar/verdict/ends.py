@@ -7,9 +7,9 @@ from typing import Final
 
 from guard.model import Failure, Known, Unknown
 from sidecar.sample import Instant
-from sidecar.units import human_seconds
+from sidecar.units import human_seconds, human_share
 from sidecar.verdict.draft import Draft
-from sidecar.verdict.facts import KILLED, SENT, TERMINATED, Facts, memory_class, signal_name
+from sidecar.verdict.facts import KILLED, SENT, SHORT_NODE_RATIO, TERMINATED, Facts, memory_class, signal_name
 from sidecar.verdict.values import Confidence, EndClass, Statement
 from sidecar.verdict.words import (
     failure_statement,
@@ -20,6 +20,7 @@ from sidecar.verdict.words import (
     status_words,
 )
 
+_KILLERS: Final = (signal.SIGTERM, signal.SIGKILL)
 _CAUGHT_SECONDS: Final = 2.0
 """From a failure that a server catches to its `os._exit`: it logs a trace, and ends without unwinding."""
 
@@ -28,7 +29,8 @@ def health_check(facts: Facts) -> Draft | None:
     """Blame the liveness probe: as many failures answered as a supervisor allows, then it was made to stop."""
     failures, threshold = facts.evidence.liveness_failures_answered, facts.evidence.liveness_threshold
     told = facts.is_told_to_stop
-    if failures < threshold or not facts.was_stopped:
+    aborted = facts.signal == signal.SIGABRT and facts.evidence.liveness_failing is not None  # for a core dump
+    if failures < threshold or not (facts.was_stopped or aborted):
         return None
     answered = facts.evidence.liveness_failing
     confidence = Confidence.HIGH if told else Confidence.LOW if facts.exit_code == 0 else Confidence.MEDIUM
@@ -96,12 +98,14 @@ def external_kill(facts: Facts) -> Draft | None:
         confidence = _not_oom(facts)
     if confidence is None:
         return None
+    if _short_node(facts):
+        confidence = Confidence.MEDIUM
     return Draft(
         end_class=EndClass.EXTERNAL_KILL,
         confidence=confidence,
         summary=f"{process_words(facts)} was ended by {signal_name(facts.signal)} from outside, not by the kernel for "
         f"want of memory{in_flight_words(facts.in_flight)}",
-        statements=(*status_statements(facts), *_sigterm(facts), *_quiet_counters(facts)),
+        statements=(*status_statements(facts), *_sigterm(facts), *_quiet_counters(facts), *_short_node(facts)),
     )
 
 
@@ -153,6 +157,15 @@ def _obeyed(facts: Facts) -> Draft | None:
         f"{human_seconds(facts.sigterm_seconds)} later{in_flight_words(facts.in_flight)}",
         statements=(*status_statements(facts), *_sigterm(facts)),
     )
+
+
+def _short_node(facts: Facts) -> tuple[Statement, ...]:
+    """Say that a userspace killer may have sent the signal: they act when the node runs short, and leave no count."""
+    ratio = facts.evidence.node_available_ratio
+    if facts.signal not in _KILLERS or isinstance(ratio, Unknown) or ratio.value > SHORT_NODE_RATIO:
+        return ()
+    text = f"{human_share(ratio.value)} of the node's memory was available: earlyoom or its like may have sent it"
+    return (Statement(supports=True, text=text, source="/proc/meminfo"),)
 
 
 def _not_oom(facts: Facts) -> Confidence | None:

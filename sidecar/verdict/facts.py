@@ -35,6 +35,9 @@ _STOPS: Final = (signal.SIGTERM, signal.SIGKILL, signal.SIGINT)
 _STOPPED_CODES: Final = (0, TERMINATED, KILLED)
 _LAST_SIGNAL: Final = 64
 
+SHORT_NODE_RATIO: Final = 0.10
+"""Where earlyoom sends SIGTERM by default (earlyoom(1), -m), as a share of the node's memory."""
+
 _FAILURE_CLASS: Final = {  # guard/recognise.py names the kinds
     "cuda_out_of_memory": EndClass.GPU_ALLOCATION_FAILURE,
     "device_out_of_memory": EndClass.GPU_ALLOCATION_FAILURE,
@@ -67,7 +70,9 @@ class Facts:
     @property
     def counted(self) -> int:
         """OOM kills that were counted at the model's own level for sure; 0 where that is not known."""
-        return self.kills.value.delta if isinstance(self.kills, Known) else 0
+        if isinstance(self.kills, Unknown) or self.kills.value.before is None:
+            return 0
+        return self.kills.value.delta
 
     @property
     def is_unseen(self) -> bool:
@@ -96,7 +101,7 @@ def digest(evidence: EndEvidence) -> Facts:
     exit_code, ended_by, source = _status(evidence)
     box = evidence.box.value if isinstance(evidence.box, Known) else None
     no_level = Unknown(Why.HIDDEN, "the model's cgroup")
-    counted = kills(evidence.levels[0]) if evidence.levels else no_level
+    counted = _counted(evidence) if evidence.levels else no_level
     report, spared = _report(evidence, counted)
     return Facts(
         evidence=evidence,
@@ -113,6 +118,14 @@ def digest(evidence: EndEvidence) -> Facts:
         sigterm_seconds=_sigterm_seconds(box, evidence),
         in_flight=None if box is None else _in_flight(box.operations),
     )
+
+
+def _counted(evidence: EndEvidence) -> Reading[Change]:
+    """Give the change of the own level's count. Of one that was first read at the end the node's count may tell."""
+    counted, node = kills(evidence.levels[0]), evidence.node_oom_kill_delta
+    if isinstance(counted, Known) and counted.value.before is None and isinstance(node, Known) and node.value == 0:
+        return Known(Change(counted.value.after, counted.value.after))
+    return counted
 
 
 def _report(evidence: EndEvidence, counted: Reading[Change]) -> tuple[OomReport | None, bool]:

@@ -19,6 +19,8 @@ _PASSED_ON: Final = 128 + signal.SIGKILL
 def kernel_oom(facts: Facts) -> Draft | None:
     """Blame the OOM killer when it killed in the model's cgroup and the way it ended fits."""
     killed = facts.kills.value if isinstance(facts.kills, Known) and facts.kills.value.delta > 0 else None
+    if killed is not None and killed.before is None and facts.is_unseen and facts.evidence.others_alive:
+        killed = None  # it may be of an earlier life, and of anybody
     if (killed is None and facts.report is None) or not _fits(facts):
         return None
     owner = find_owner(facts.evidence, facts.report)
@@ -58,11 +60,19 @@ def _is_direct(facts: Facts) -> bool:
 
 
 def _confidence(facts: Facts, owner: Owner) -> Confidence:
+    if isinstance(facts.kills, Known) and facts.kills.value.before is None and facts.report is None:
+        return _confidence_unread(facts)
     if not _is_direct(facts):
         return Confidence.MEDIUM if owner.sure else Confidence.LOW
     if owner.sure and (owner.name is not None or facts.report is not None):
         return Confidence.HIGH
     return Confidence.MEDIUM if owner.sure or owner.name is not None else Confidence.LOW
+
+
+def _confidence_unread(facts: Facts) -> Confidence:
+    """The group was never read before the end: that the node counted a kill since it began makes it sure."""
+    node = facts.evidence.node_oom_kill_delta
+    return Confidence.HIGH if isinstance(node, Known) and _is_direct(facts) else Confidence.MEDIUM
 
 
 def _summary(facts: Facts, owner: Owner) -> str:
@@ -89,7 +99,7 @@ def _where(owner: Owner) -> str:
 def _kill_statement(own: LevelsBefore, killed: Change) -> Statement:
     v1 = isinstance(own.after.memory.oom_control, Known)
     file = f"{'memory.oom_control' if v1 else 'memory.events'} of {own.after.name}"
-    text = f"oom_kill rose from {killed.before} to {killed.after} in {file}"
+    text = f"oom_kill {killed.words} in {file}"
     if killed.delta > 1:
         text += " (a group kill counts its first victim twice)"
     return Statement(supports=True, text=text, source=file)

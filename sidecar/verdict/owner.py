@@ -27,15 +27,23 @@ ROOMY_NODE_RATIO: Final = 0.10
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A counter before and after."""
+    """A counter before and after. `before` None: it was not read before; some of it may be from before this life."""
 
-    before: int
+    before: int | None
     after: int
 
     @property
     def delta(self) -> int:
-        """Give by how much it rose; one that went back was reset and counts from zero."""
-        return self.after - self.before if self.after >= self.before else self.after
+        """Give by how much it rose, at most; one that went back was reset and counts from zero."""
+        before = self.before or 0
+        return self.after - before if self.after >= before else self.after
+
+    @property
+    def words(self) -> str:
+        """Say it: "rose from 1 to 2"."""
+        if self.before is None:
+            return f"stood at {self.after} when it was first read, at the end,"
+        return f"rose from {self.before} to {self.after}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +71,10 @@ def find_owner(evidence: EndEvidence, report: OomReport | None) -> Owner:
         return _unseen(evidence)
     if risen[0][0].after.memory.version is CgroupVersion.V2:
         pair, said = risen[0]
-        return Owner(node=False, sure=True, level=pair, name=pair.after.name, statements=(said,))
+        return Owner(node=False, sure=_is_read(pair), level=pair, name=pair.after.name, statements=(said,))
     pair, said = min(risen, key=lambda one: _nearness(one[0]))
-    return Owner(node=False, sure=len(risen) == 1, level=pair, name=pair.after.name, statements=(said,))
+    sure = len(risen) == 1 and _is_read(pair)
+    return Owner(node=False, sure=sure, level=pair, name=pair.after.name, statements=(said,))
 
 
 def _by_report(evidence: EndEvidence, report: OomReport) -> Owner:
@@ -111,7 +120,7 @@ def _limit_hit(pair: LevelsBefore) -> Statement | None:
     counter, file, change = _hits(pair)
     if isinstance(change, Unknown) or change.value.delta == 0:
         return None
-    text = f"{counter} rose from {change.value.before} to {change.value.after} in {file} of {pair.after.name}"
+    text = f"{counter} {change.value.words} in {file} of {pair.after.name}"
     return Statement(supports=True, text=text, source=f"{file} of {pair.after.name}")
 
 
@@ -130,6 +139,12 @@ def _unseen(evidence: EndEvidence) -> Owner:
 def _node_words(ratio: float, *, supports: bool) -> Statement:
     text = f"{human_share(ratio)} of the node's memory was available in the last sample"
     return Statement(supports=supports, text=text, source="/proc/meminfo")
+
+
+def _is_read(pair: LevelsBefore) -> bool:
+    """Whether the level's own limit was hit in this life for sure: its counter was read before."""
+    change = _hits(pair)[2]
+    return isinstance(change, Known) and change.value.before is not None
 
 
 def _is_blind(pair: LevelsBefore) -> bool:
@@ -158,7 +173,11 @@ def _line(table: Reading[Mapping[str, int]], name: str) -> Reading[int]:
 def _change(before: Reading[int], after: Reading[int]) -> Reading[Change]:
     if isinstance(after, Unknown):
         return after
-    return before if isinstance(before, Unknown) else Known(Change(before.value, after.value))
+    if isinstance(before, Known):
+        return Known(Change(before.value, after.value))
+    if before.why is not Why.NOT_SAMPLED:
+        return before
+    return Known(Change(None if after.value else 0, after.value))  # a counter at 0 has never moved
 
 
 def limit_and_held(level: MemoryLevel) -> tuple[int | None, int | None]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from guard.model import Failure, Operation, Unknown, Why
+from guard.model import Failure, Known, Operation, Unknown, Why
 from sidecar.units import human_bytes, human_seconds, human_share
-from sidecar.verdict.facts import Facts, signal_name
+from sidecar.verdict.facts import SHORT_NODE_RATIO, Facts, signal_name
 from sidecar.verdict.owner import Owner, limit_and_held
 from sidecar.verdict.values import EndClass, LevelsBefore, Statement
 
@@ -85,7 +85,7 @@ def fields(facts: Facts, owner: Owner | None) -> dict[str, Field]:
     return {
         "exit_code": facts.exit_code,
         "signal": None if facts.signal is None else signal_name(facts.signal),
-        "oom_kills": None if isinstance(facts.kills, Unknown) else facts.kills.value.delta,
+        "oom_kills": None if isinstance(facts.kills, Unknown) or facts.kills.value.before is None else facts.counted,
         "limit_bytes": limit,
         "unreclaimable_bytes": held,
         "oom_memcg": None if report is None else report.oom_memcg,
@@ -184,6 +184,10 @@ def next_steps(end_class: EndClass, facts: Facts, owner: Owner | None) -> tuple[
         return ("look at the memory limit first: a process in its cgroup was killed before", *steps[end_class])
     if end_class is EndClass.UNKNOWN:
         return _deciders(facts)
+    node = facts.evidence.node_available_ratio
+    if end_class is EndClass.EXTERNAL_KILL and isinstance(node, Known) and node.value <= SHORT_NODE_RATIO:
+        killer = "the node was short of memory: look for earlyoom, systemd-oomd or nohang in its journal first"
+        return (killer, *steps[end_class])
     return (*_what_a_trace_says(facts), *steps[end_class])
 
 

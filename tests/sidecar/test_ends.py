@@ -40,11 +40,14 @@ def node(kills: int | None = 0) -> NodeSample:
 
 
 def test_levels_are_paired_by_life() -> None:
-    """A level that was not there before stands for both sides, so that its counters show no difference."""
+    """Of a level that was not read before its counters are not known, so that they show neither change nor none."""
     before, after = level(0), level(2)
     newcomer = level(7, inode=2)
-    pairs = pair((before,), (after, newcomer))
-    assert [(one.before, one.after) for one in pairs] == [(before, after), (newcomer, newcomer)]
+    one, other = pair((before,), (after, newcomer))
+    assert (one.before, one.after) == (before, after)
+    assert (other.before.id, other.after) == (newcomer.id, newcomer)
+    assert isinstance(other.before.memory.events, Unknown)
+    assert other.before.memory.max_bytes == newcomer.memory.max_bytes
 
 
 def test_node_readings_are_unknown_where_a_line_is_missing() -> None:

@@ -9,6 +9,7 @@ from typing import Final
 import pytest
 
 from guard.model import ExitMark, Known, Reading
+from sidecar import ends
 from sidecar.verdict.values import (
     Confidence,
     EndClass,
@@ -42,6 +43,30 @@ def test_own_limit() -> None:
     assert "oom rose from 0 to 1 in memory.events.local of /pod/model" in said
     assert any("268435456 bytes" in text and "250.0 MiB" in text for text in said)
     assert any("raise the memory limit" in step for step in found.next_steps)
+
+
+@pytest.mark.parametrize(
+    ("node", "end_class", "confidence"),
+    [
+        (Known(1), EndClass.CGROUP_OOM, Confidence.HIGH),
+        (NO_STATUS, EndClass.CGROUP_OOM, Confidence.MEDIUM),
+        (Known(0), EndClass.EXTERNAL_KILL, Confidence.HIGH),
+    ],
+)
+def test_a_group_that_was_first_read_at_the_end(
+    node: Reading[int], end_class: EndClass, confidence: Confidence
+) -> None:
+    """Its count may be of earlier lives: the node's own count since the start decides, else it is less sure."""
+    after = OWN_OOM[0].after
+    found = verdict(wait_status=KILLED, levels=ends.pair((), (after,)), node_oom_kill_delta=node)
+    assert (found.end_class, found.confidence) == (end_class, confidence)
+    if end_class is EndClass.CGROUP_OOM:
+        assert found.level == "/pod/model"
+        assert any("stood at 1 when it was first read" in one.text for one in found.statements)
+        assert found.fields["oom_kills"] is None
+    exited = verdict(wait_status=ended(1), levels=ends.pair((), (after,)), node_oom_kill_delta=node)
+    assert exited.end_class is EndClass.APPLICATION_EXIT
+    assert "killed another" not in exited.summary
 
 
 def test_the_limit_of_an_ancestor() -> None:

@@ -114,6 +114,32 @@ def test_a_failure_that_was_caught_decides_only_where_the_exit_followed_at_once(
         assert found.fields["caught_exception"] == "torch.OutOfMemoryError"
 
 
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_kill_while_the_node_was_short(number: signal.Signals) -> None:
+    """A userspace killer leaves no count: it is named as likely, and the verdict is less sure."""
+    found = verdict(wait_status=ended(by=number), node_available_ratio=Known(0.04))
+    assert (found.end_class, found.confidence) == (EndClass.EXTERNAL_KILL, Confidence.MEDIUM)
+    assert any("4.0 %" in one.text and "earlyoom" in one.text for one in found.statements)
+    assert "systemd-oomd" in found.next_steps[0]
+
+
+def test_an_abort_after_failed_probes_is_the_supervisors() -> None:
+    """Supervisors may stop a hung server by SIGABRT, for its core; without failed probes it is a crash."""
+    times = (make.at(END - 35), make.at(END - 5))
+    aborted = ended(by=signal.SIGABRT)
+    found = verdict(wait_status=aborted, liveness_failures_answered=4, liveness_failing=times)
+    assert (found.end_class, found.confidence) == (EndClass.HEALTH_CHECK, Confidence.MEDIUM)
+    assert verdict(wait_status=aborted, liveness_failures_answered=4).end_class is EndClass.CRASH_SIGNAL
+
+
+def test_a_sigterm_that_the_runner_passed_on() -> None:
+    """A server without the guard that obeys it, with 0 or a code of its own, was told to stop."""
+    for status in (ended(0), ended(143)):
+        found = verdict(wait_status=status, sigterm_wall_s=make.at(END).wall_s - 2)
+        assert (found.end_class, found.confidence) == (EndClass.EXTERNAL_KILL, Confidence.HIGH)
+        assert any(one.source == "oomguard run" for one in found.statements)
+
+
 def test_an_unknown_end_names_what_would_decide() -> None:
     """In another PID namespace nobody sees the status: who could tell is named."""
     hidden = Unknown(Why.HIDDEN, "PIDFD_GET_INFO")
