@@ -14,6 +14,7 @@ from pathlib import Path
 
 from bench.demo.probes import TIMEOUT_SECONDS, request
 from tests.lab.kit.cgroups import Cgroup
+from tests.lab.kit.namespaces import served_pid
 from tests.lab.kit.wait import TooLateError, until
 
 GRACE_SECONDS = 2
@@ -39,8 +40,7 @@ class Life:
     def _child_of_runner(self) -> int | None:
         if self._runner.poll() is not None:
             raise DemoError(f"oomguard run ended with status {self._runner.returncode}:\n{self.tail()}")
-        children = Path(f"/proc/{self._runner.pid}/task/{self._runner.pid}/children").read_text().split()
-        return int(children[0]) if children else None
+        return served_pid(self._runner.pid)
 
     def _note_death(self) -> None:
         poll = select.poll()

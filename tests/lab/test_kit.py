@@ -15,7 +15,7 @@ import pytest
 
 from tests.lab.kit import loads
 from tests.lab.kit.cgroups import MIB, PREFIX, Cgroup, Limits, sweep
-from tests.lab.kit.namespaces import Apart, inner_pid
+from tests.lab.kit.namespaces import Apart, inner_pid, served_pid
 from tests.lab.kit.offer import offer
 from tests.lab.kit.places import CHECKOUT, PYTHON
 from tests.lab.kit.wait import TooLateError, until
@@ -114,6 +114,16 @@ def test_inner_pid_is_the_command_that_gets_the_signal() -> None:
         until(lambda: Path(f"/proc/{pid}/comm").read_text() == "sleep\n", 30, "the command to be executed")
         os.kill(pid, signal.SIGKILL)
         assert process.wait(30) != 0
+
+
+def test_the_served_process_is_no_helper_of_what_wraps_the_runner() -> None:
+    """A shell's child is a step on the way; only a child of the interpreter is the server."""
+    with Cgroup.make("served") as group:
+        shell = group.spawn(["/bin/sh", "-c", "sleep 1000; true"])
+        until(lambda: inner_pid(shell.pid), 30, "the shell's child")
+        assert served_pid(shell.pid) is None
+        runner = group.spawn([PYTHON, "-c", "import subprocess; subprocess.run(['sleep', '1000'])"])
+        assert until(lambda: served_pid(runner.pid), 30, "the server") == inner_pid(runner.pid)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from typing import Any, Final, Self
 
 from tests.lab.kit import loads
 from tests.lab.kit.cgroups import MIB, Cgroup, Limits
-from tests.lab.kit.namespaces import Apart, inner_pid
+from tests.lab.kit.namespaces import Apart, inner_pid, served_pid
 from tests.lab.kit.ports import free_port
 from tests.lab.kit.wait import until
 
@@ -74,7 +74,7 @@ class Model:
 
     def main_pid(self) -> int:
         """Return the pid of the load itself, the runner's child, once it runs."""
-        return until(lambda: inner_pid(self.runner.pid), 10, f"{self.name} to run")
+        return until(lambda: served_pid(self.runner.pid), 30, f"{self.name} to run")
 
     def wait(self) -> int:
         """Return the exit status of the runner, negative for a signal, once it has ended."""

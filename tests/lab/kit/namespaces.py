@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.lab.kit.places import NEEDED
+from tests.lab.kit.places import NEEDED, PYTHON
 
 _FIRST_FD = 3
 _LAST_FD = 9  # sh knows descriptors of one digit only
@@ -71,6 +71,18 @@ def inner_pid(outer: int) -> int | None:
     except OSError:
         return None
     return int(children[0]) if children else None
+
+
+def served_pid(runner: int) -> int | None:
+    """Return the pid of the server of an `oomguard run` that `Apart.wrap` started as `runner`, once it runs.
+
+    Before that this process is a shell and has other children, mount(8) for one, where the checkout must be uncovered.
+    """
+    try:
+        wrapped = not Path(f"/proc/{runner}/exe").samefile(PYTHON)
+    except OSError:
+        return None
+    return None if wrapped else inner_pid(runner)
 
 
 def _drop(uid: int) -> str:
