@@ -27,6 +27,7 @@ SIDECAR_COMMANDS: Final = {
     "explain": "say why something died, from logs, states and counters that you already have",
     "report": "show one end as a page and as text: why, whose limit, and everything on one clock",
     "export": "the record as one table: CSV, JSON lines or Parquet",
+    "bundle": "pack what a bug report needs, with names hidden; nothing is sent anywhere",
 }
 
 

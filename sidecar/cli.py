@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NoReturn
 
+from sidecar.bundle import command as bundle_command
 from sidecar.explain import command as explain_command
 from sidecar.export import command as export_command
 from sidecar.report import command as report_command
@@ -74,6 +75,7 @@ def _parser(docs: Mapping[str, str]) -> argparse.ArgumentParser:
     settings.add_argument("file", metavar="FILE")
     settings.set_defaults(act=_check_settings)
     explain_command.add_arguments(commands.add_parser("explain", help=explain_command.HELP))
+    bundle_command.add_arguments(commands.add_parser("bundle", allow_abbrev=False, help=bundle_command.HELP))
     export_command.add_arguments(commands.add_parser("export", allow_abbrev=False, help=export_command.HELP))
     report_command.add_arguments(commands.add_parser("report", allow_abbrev=False, help=report_command.HELP))
     return parser

@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def act(arguments: argparse.Namespace) -> int:
     """Write the table; give the exit status."""
     from sidecar.export.formats import FormatError
-    from sidecar.record.output import EXIT_INTERRUPTED, OutputError, forget_standard_output, writing
+    from sidecar.record.output import EXIT_INTERRUPTED, OutputError, writing
     from sidecar.record.reading import RecordError, open_record
 
     try:
@@ -58,7 +58,7 @@ def act(arguments: argparse.Namespace) -> int:
         sys.stderr.write(f"oomguard: export: {error}\n")
         return _EXIT_BAD_INPUT
     except BrokenPipeError:
-        forget_standard_output()
+        return 0
     except KeyboardInterrupt:
         sys.stderr.write("oomguard: export: interrupted, nothing is left behind\n")
         return EXIT_INTERRUPTED

@@ -44,15 +44,17 @@ def writing(name: str, *, replace: bool = False) -> Iterator[BinaryIO]:
             else:
                 with _new_file(Path(name), replace=replace) as file:
                     yield file
-        except BrokenPipeError:
-            raise
         except OSError as error:
+            if name == STANDARD_OUTPUT:
+                _forget_standard_output()
+            if isinstance(error, BrokenPipeError):
+                raise
             where = "standard output" if name == STANDARD_OUTPUT else name
             raise OutputError(f"{where}: {error.strerror or error}") from error
 
 
-def forget_standard_output() -> None:
-    """After a closed pipe: let the interpreter's last flush go nowhere, or it complains at its exit."""
+def _forget_standard_output() -> None:
+    """Let the interpreter's last flush go nowhere, or it complains at its exit and changes the status."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

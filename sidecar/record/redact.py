@@ -63,14 +63,43 @@ _CGROUPS: Final = frozenset(("name", "level", "oom_memcg", "task_memcg"))
 _TABLES: Final = frozenset(("stat", "meminfo", "vmstat", "events", "events_local", "cpu_stat"))
 """Objects whose keys the kernel gives."""
 _PLACES: Final = re.compile(
-    r"/(?:proc|sys|dev/(?:shm|kmsg)|kubepods|kubelet|system|user|machine|docker|podman|libpod|init|ecs|lxc)(?![A-Za-z])"
+    r"/(?:proc|sys|host/(?:proc|sys)|dev/(?:shm|kmsg)|run/oomguard|kubepods|kubelet|system|user|machine|docker|podman|libpod|init|ecs|lxc)(?![A-Za-z])"
 )
+_OWN_HOSTS: Final = ("", "localhost", "127.0.0.1", "0.0.0.0", "[::1]")  # noqa: S104 - nothing listens here
 _SHORTEST: Final = 3
 _MOST_LEARNED: Final = 2000
 """Names that are looked for in texts; words of later ones are hidden one by one."""
-_STAND_INS: Final = frozenset(
-    (*_KINDS.values(), "id", "name", "path", "url", "address", "ip", "value", "message", "setting")
+_SYSTEMS: Final = frozenset(
+    (
+        *("x86_64", "aarch64", "amd64", "arm64", "ppc64le", "s390x", "riscv64", "smp", "preempt", "lts", "rt", "cloud"),
+        *(
+            "generic",
+            "aws",
+            "azure",
+            "gcp",
+            "gke",
+            "cos",
+            "oracle",
+            "microsoft",
+            "standard",
+            "wsl2",
+            "el8",
+            "el9",
+            "el10",
+        ),
+        *("amzn2", "amzn2023", "talos", "flatcar", "bottlerocket"),
+    )
 )
+"""Machines, and what distributions put behind the number of a kernel."""
+_STAND_INS: Final = frozenset((*_KINDS.values(), "id", "name", "path", "address", "ip", "value", "message", "setting"))
+
+
+def url_parts(url: str) -> tuple[str, str, str, str]:
+    """Take a URL apart: scheme, host, port and path. User, query and fragment may be secret, and are left out."""
+    scheme, _, rest = url.partition("://")
+    place, slash, path = re.split(r"[?#]", rest, maxsplit=1)[0].partition("/")
+    host, _, port = place.rpartition("@")[2].partition(":") if not place.endswith("]") else (place, "", "")
+    return scheme, host, port if port.isascii() and port.isdigit() else "", slash + path
 
 
 def words_of(text: str) -> frozenset[str]:
@@ -95,7 +124,7 @@ class Redactor:
     """One run: stand-ins are given as words come. `words` may be kept, as `words_of` gives them."""
 
     def __init__(self, words: Collection[str]) -> None:
-        self._words = frozenset(words) | _STAND_INS
+        self._words = frozenset(words) | _STAND_INS | _SYSTEMS
         self._stand_ins: dict[str, str] = {}
         self._counts: dict[str, int] = {}
         self._sessions: set[str] = set()
@@ -258,8 +287,12 @@ class Redactor:
         return address if parsed.is_loopback or parsed.is_unspecified else self._stand_in("ip", address)
 
     def _url(self, url: str) -> str:
-        scheme, _, _ = url.partition("://")
-        return f"{self._word(scheme)}://{self._stand_in('url', url)}"
+        """Keep scheme, a loopback host, port and public words of the path; drop user and query."""
+        scheme, host, port, path = url_parts(url)
+        if host not in _OWN_HOSTS:
+            host = self._stand_in("host", host)
+        shown = _WORDS.sub(lambda found: self._components(found[0]), path)
+        return f"{self._word(scheme)}://{host}{port and f':{port}'}{shown}"
 
     def _message(self, message: str) -> str:
         """Keep figures and the words of allocators; one sign stands for all the rest."""

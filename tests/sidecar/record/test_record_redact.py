@@ -148,7 +148,11 @@ def test_the_same_name_has_the_same_stand_in_everywhere(redactor: Redactor) -> N
         ("10.1.2.3, 127.0.0.1:8000, fe80::1, ::1", "ip-1, 127.0.0.1:8000, ip-2, ::1"),
         ("HF_TOKEN=hf_abc123 zanzibar@corp.example", "name-1=value-1 address-1"),
         ("/srv/zanzibar/weights.gguf and /srv/zanzibar", "/file-1.gguf and /path-1"),
-        ("http://bob:secret@10.0.0.1/x?y", "http://url-1"),
+        ("http://bob:secret@10.0.0.1/x?y", "http://host-1/x"),
+        (
+            "http://127.0.0.1:8000/health and https://zanzibar:8/v1/orca#f",
+            "http://127.0.0.1:8000/health and https://host-1:8/v1/name-1",
+        ),
     ],
 )
 def test_what_explains_an_end_is_kept(redactor: Redactor, text: str, expected: str) -> None:

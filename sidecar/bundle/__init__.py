@@ -1,0 +1,1 @@
+"""`oomguard bundle`: what to attach to a bug report, with names hidden."""
