@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import math
 import re
-import shutil
 import sys
 from typing import TYPE_CHECKING, Final
 
@@ -126,6 +125,8 @@ def _colophon(record: RecordReader, wanted: Wanted) -> str:
 
 
 def _text(told: Story) -> str:
+    import shutil
+
     from sidecar.report.terminal import text
 
     terminal = sys.stdout.isatty()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -12,6 +13,8 @@ MOST: Final = 600
 """Frames of a timeline: about one for each two pixels of a wide page."""
 _DYING_SECONDS: Final = 10.0
 """What the kernel takes at most to end a process that it has killed, but for one that waits for a broken disk."""
+
+_CLOSE_SECONDS: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +38,18 @@ class Window:
 
 
 def thin(rows: Iterable[Row], end_monotonic_s: float, window: Window) -> tuple[Frame, ...]:
-    """Place rows on the clock and keep at most about `MOST`: of neighbours the one with most memory in use.
+    """Place rows on the clock and keep about `MOST`: of neighbours the one with most memory in use.
 
-    Rows may come in any order and twice. The last row before the end and those after it all stay.
+    Rows may come in any order and twice. Near the end, when the model may be dying, a tenth of a second counts.
     """
     width = max(window.end_s - window.start_s, 1e-3) / MOST
-    kept: dict[int, Frame] = {}
+    kept: dict[tuple[bool, int], Frame] = {}
     for row in rows:
         frame = Frame(row.monotonic_s - end_monotonic_s, row)
         if not window.holds(frame.at_s):
             continue
-        place = int((frame.at_s - window.start_s) / width) if frame.at_s < 0 else MOST + round(frame.at_s * 1000)
+        close = frame.at_s > -_DYING_SECONDS
+        place = close, math.floor(frame.at_s / (min(width, _CLOSE_SECONDS) if close else width))
         other = kept.get(place)
         if other is None or _in_use(frame.row) > _in_use(other.row):
             kept[place] = frame

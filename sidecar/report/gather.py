@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from sidecar.record.reading import EventRow, IncidentRow, RecordError, RecordReader
+from sidecar.record.progress import bar
+from sidecar.record.reading import EventRow, IncidentRow, RecordError, RecordReader, SampleRow
 from sidecar.record.redact import Redactor
 from sidecar.record.words import public_words
 from sidecar.report import rows
@@ -16,6 +18,8 @@ from sidecar.report.tell import EVENTS_AFTER_SECONDS, Material, tell
 
 _SLACK_SECONDS = 5.0
 """Rows are found by the wall clock and placed by the monotonic one, which may differ a little."""
+_WORTH_A_BAR_SECONDS = 3600.0
+"""A longer past takes a second or more to read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,35 +56,39 @@ def ends(record: RecordReader, model: str | None) -> tuple[IncidentRow, ...]:
 def story(record: RecordReader, wanted: Wanted) -> Story:
     """Tell the end that is wanted. Raises `RecordError`."""
     row = find(record, wanted)
-    told = _Telling(record, row, wanted)
-    document = rows.document(told.value(row.document))
-    if document is None:
+    stored = rows.document(row.document)
+    if stored is None:
         raise RecordError(
             f"incident {row.id} in {record.path} is not in the shape of this release; try a newer oomguard"
         )
+    about = _About(record, row, stored, wanted)
+    document = rows.document(about.shown(row.document))
+    if document is None:
+        raise RecordError(f"incident {row.id} in {record.path} cannot be shown")
     return tell(
         Material(
             document=document,
-            rows=told.rows(document.life.boot_id),
-            events=told.events(),
-            meta=told.value(record.meta()),
-            seconds=wanted.seconds,
+            rows=about.rows(),
+            events=about.events(),
+            meta=about.shown(record.meta()),
+            seconds=min(wanted.seconds, about.oldest_seconds()),
         )
     )
 
 
-class _Telling:
+class _About:
     """Reads what belongs to one end, cleaned, and with stand-ins for names where that is wanted."""
 
-    def __init__(self, record: RecordReader, row: IncidentRow, wanted: Wanted) -> None:
+    def __init__(self, record: RecordReader, row: IncidentRow, stored: rows.Document, wanted: Wanted) -> None:
         self._record = record
         self._row = row
-        self._since = row.wall_s - wanted.seconds - _SLACK_SECONDS
+        self._stored = stored
+        self._span = (row.wall_s - wanted.seconds - _SLACK_SECONDS, row.wall_s + _SLACK_SECONDS)
         self._series = row.series
         self._events = [
             one
-            for one in record.events(None, self._since, row.wall_s + EVENTS_AFTER_SECONDS)
-            if one.model in {row.model, ""}
+            for one in record.events(None, self._span[0], row.wall_s + EVENTS_AFTER_SECONDS)
+            if one.model in {row.model, ""} and one.boot_id == stored.life.boot_id
         ]
         self._redactor = self._learned() if wanted.redact else None
 
@@ -90,20 +98,34 @@ class _Telling:
             redactor.learn(value)
         return redactor
 
-    def value(self, stored: Any) -> Any:  # noqa: ANN401 - JSON
+    def shown(self, stored: Any) -> Any:  # noqa: ANN401 - JSON
         """Give JSON as it may be shown."""
         return clean(stored if self._redactor is None else self._redactor.value(stored))
 
-    def rows(self, boot_id: str) -> Iterator[Mapping[str, Any]]:
+    def _samples(self) -> Iterator[SampleRow]:
+        for one in self._record.samples(self._row.model, *self._span):
+            if one.boot_id == self._stored.life.boot_id:
+                yield one
+
+    def oldest_seconds(self) -> float:
+        """Give how long before the end the oldest reading or event in reach lies; 0 without any."""
+        first = next(self._samples(), None)
+        times = [one.monotonic_s for one in (first, *self._events[:1]) if one is not None]
+        times += [read.monotonic_s for one in self._series[:1] if (read := rows.row(one)) is not None]
+        return self._stored.monotonic_s - min(times, default=self._stored.monotonic_s)
+
+    def rows(self) -> Iterator[Mapping[str, Any]]:
         """Give ticks: the last minute at full rate, and the rest as it was sampled."""
-        yield from map(self.value, self._series)
-        for sample in self._record.samples(self._row.model, self._since, self._row.wall_s + _SLACK_SECONDS):
-            if self.value({"boot_id": sample.boot_id})["boot_id"] == boot_id:
-                yield self.value(sample.row)
+        yield from map(self.shown, self._series)
+        long = self._span[1] - self._span[0] > _WORTH_A_BAR_SECONDS
+        with bar("reading", None) if long else nullcontext(lambda _: None) as more:
+            for sample in self._samples():
+                yield self.shown(sample.row)
+                more(1)
 
     def events(self) -> tuple[EventRow, ...]:
         """Give the events around the end."""
-        return tuple(_event(one, self.value(_fields(one))) for one in self._events)
+        return tuple(_event(one, self.shown(_fields(one))) for one in self._events)
 
 
 def _fields(event: EventRow) -> dict[str, Any]:

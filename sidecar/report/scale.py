@@ -11,7 +11,11 @@ from sidecar.units import human_bytes, human_seconds, human_share
 _LEAST: Final = {Unit.BYTES: 1024.0, Unit.SHARE: 1.0, Unit.PER_SECOND: 10.0, Unit.SECONDS: 0.05}
 """Below these an axis would make noise look like news."""
 _STEPS: Final = (1.0, 2.0, 5.0, 10.0)
-_TIME_STEPS: Final = (1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 21600.0, 86400.0)
+_TIME_STEPS: Final = (
+    *(1.0, 2.0, 5.0, 10.0, 15.0, 30.0),
+    *(60.0, 120.0, 300.0, 600.0, 900.0, 1800.0),
+    *(3600.0, 7200.0, 10800.0, 21600.0, 43200.0, 86400.0),
+)
 
 
 def ticks(top: float, unit: Unit, most: int = 4) -> tuple[float, ...]:
