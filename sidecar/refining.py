@@ -33,9 +33,10 @@ from sidecar.past import Past
 from sidecar.sample import Instant
 from sidecar.sight.seen import SeenProcess
 from sidecar.verdict.device import AFTER_SECONDS, BEFORE_SECONDS
+from sidecar.verdict.facts import FATAL_BEFORE_SECONDS
 from sidecar.verdict.joining import Later, joined
 from sidecar.verdict.supervisor_values import SupervisorEnd
-from sidecar.verdict.values import NOT_LOOKED_FOR, EndEvidence, GpuEvent, WaitStatus
+from sidecar.verdict.values import NOT_LOOKED_FOR, ChildEnd, EndEvidence, GpuEvent, WaitStatus
 from sidecar.watch import Watch
 
 LOOKS_SECONDS: Final = (1.0, 3.0, 10.0)
@@ -71,7 +72,17 @@ class Refining:
                 self._waiting.remove(one)
             if fits:
                 told.append(word)
-        return joined(evidence, Later(gpu=self.gpu_around(evidence.ended), supervisor=tuple(told)))
+        later = Later(
+            gpu=self.gpu_around(evidence.ended), children=self._children(model, evidence), supervisor=tuple(told)
+        )
+        return joined(evidence, later)
+
+    def _children(self, model: str, evidence: EndEvidence) -> tuple[ChildEnd, ...]:
+        """Give the ends of processes of a model shortly before that of its main process."""
+        ended = [one.incident for one in self._cases if one.incident.model == model and not one.incident.main]
+        at_s = evidence.ended.monotonic_s
+        near = [one for one in ended if 0 <= at_s - one.at.monotonic_s <= FATAL_BEFORE_SECONDS]
+        return tuple(_as_child(one) for one in near) if evidence.main else ()
 
     def gpu_around(self, ended: Instant) -> tuple[GpuEvent, ...]:
         """Give what happened to the GPUs around an end; which of it matters the verdict knows."""
@@ -83,6 +94,15 @@ class Refining:
         """File an end that was just judged, and look for what comes to be known of it."""
         (self._watch(incident.model) or self._past).file(incident)
         self._take(Case(incident=incident, evidence=evidence, process=process))
+        if not incident.main:
+            self._tell_main(incident)
+
+    def _tell_main(self, child: Incident) -> None:
+        """Have the end of a main process that was judged before that of its child know of it."""
+        for case in self._cases:
+            if case.incident.main and case.incident.model == child.model and self._is_of_this_boot(case):
+                children = self._children(child.model, case.evidence)
+                self._judge(case, Later(children=tuple(one for one in children if one.incident == child.id)))
 
     def hear(self, model: str, told: SupervisorEnd) -> bool:
         """Take what a supervisor says of an end of this model, again if it says more; tell whether the end is known.
@@ -234,6 +254,11 @@ class Refining:
 
     def _watch(self, model: str) -> Watch | None:
         return next((watch for watch in self.watches if watch.name == model), None)
+
+
+def _as_child(incident: Incident) -> ChildEnd:
+    verdict = incident.verdict
+    return ChildEnd(incident=incident.id, at=incident.at, end_class=verdict.end_class, summary=verdict.summary)
 
 
 def _later(left: Left) -> Later:

@@ -12,6 +12,8 @@ from sidecar.verdict.draft import Draft
 from sidecar.verdict.facts import KILLED, SENT, SHORT_NODE_RATIO, TERMINATED, Facts, memory_class, signal_name
 from sidecar.verdict.values import Confidence, EndClass, Statement
 from sidecar.verdict.words import (
+    child_statements,
+    child_words,
     failure_statement,
     failure_statements,
     in_flight_words,
@@ -121,9 +123,11 @@ def application_exit(facts: Facts) -> Draft | None:
         how = "in a way that could not be observed"
     why = "" if facts.failure is None else f" after {facts.failure.exception}: {facts.failure.message}"
     note = " (its own exit code, not a signal)" if code == KILLED else ""
-    if code != 0 and facts.counted:
+    if facts.child is not None:
+        note += child_words(facts)
+    elif code != 0 and facts.counted:
         note += ", after the kernel had killed another process in its cgroup for memory"
-    statements = (*status_statements(facts), *failure_statements(facts))
+    statements = (*status_statements(facts), *failure_statements(facts), *child_statements(facts))
     if mark is not None:
         orderly = Statement(supports=True, text="the interpreter reached its orderly exit", source="black box")
         statements = (*statements, orderly)
@@ -142,7 +146,7 @@ def unknown(facts: Facts) -> Draft:
         confidence=Confidence.LOW,
         summary=f"{process_words(facts)} ended {status_words(facts)}; the evidence does not say why"
         f"{in_flight_words(facts.in_flight)}",
-        statements=(*status_statements(facts), *failure_statements(facts)),
+        statements=(*status_statements(facts), *failure_statements(facts), *child_statements(facts)),
     )
 
 

@@ -8,17 +8,11 @@ from typing import Final
 
 from guard.box.faults import NativeFault
 from guard.model import BoxState, Failure, Known, Operation, Reading, Unknown, Why
-from sidecar.verdict.kernel_report.assemble import parse
 from sidecar.verdict.kernel_report.values import OomReport
 from sidecar.verdict.owner import Change, kills
-from sidecar.verdict.values import EndClass, EndEvidence
+from sidecar.verdict.told import told_by_kernel
+from sidecar.verdict.values import ChildEnd, EndClass, EndEvidence
 
-REPORT_BEFORE_SECONDS: Final = 30.0
-"""A kill is reported when it is sent; a large process is then torn down for seconds before it is gone."""
-REPORT_AFTER_SECONDS: Final = 1.0
-"""The log is read a moment after it was written."""
-BEGAN_SECONDS: Final = 0.02
-"""The start of a process is known to a clock tick."""
 FATAL_BEFORE_SECONDS: Final = 60.0
 """From an uncaught failure to the end of a server that shuts down in an orderly way."""
 
@@ -60,12 +54,14 @@ class Facts:
     inferred: bool  # the signal was read out of an exit code 128 + n of a supervisor: either may be meant
     kills: Reading[Change]  # OOM kills counted at the model's own level
     report: OomReport | None  # the kernel's report of a kill in this life: of this process, or else of its group
+    by_time: bool  # the report is known to be of this group by its time alone
     spared: bool  # the log names the victim of every kill there was, and it was not this process
     failure: Failure | None  # the last fatal one shortly before the end
     caught: Failure | None  # the last one about memory shortly before the end that was not fatal
     fault: NativeFault | None  # the trace of a native fault that fits the way it ended
     sigterm_seconds: float | None  # from the SIGTERM that the guard or the runner noted to the end
     in_flight: Operation | None
+    child: ChildEnd | None  # the last process of the model that failed shortly before its main process did
 
     @property
     def counted(self) -> int:
@@ -102,7 +98,7 @@ def digest(evidence: EndEvidence) -> Facts:
     box = evidence.box.value if isinstance(evidence.box, Known) else None
     no_level = Unknown(Why.HIDDEN, "the model's cgroup")
     counted = _counted(evidence) if evidence.levels else no_level
-    report, spared = _report(evidence, counted)
+    told = told_by_kernel(evidence, counted)
     return Facts(
         evidence=evidence,
         exit_code=exit_code,
@@ -110,13 +106,15 @@ def digest(evidence: EndEvidence) -> Facts:
         status_source=source,
         inferred=source is not None and ended_by is not None,
         kills=counted,
-        report=report,
-        spared=spared,
+        report=told.report,
+        by_time=told.by_time,
+        spared=told.spared,
         failure=None if box is None else _last(box.failures, evidence, fatal=True),
         caught=None if box is None else _caught(box, evidence),
         fault=_fault(evidence, exit_code, ended_by),
         sigterm_seconds=_sigterm_seconds(box, evidence),
         in_flight=None if box is None else _in_flight(box.operations),
+        child=None if exit_code == 0 else _child(evidence),
     )
 
 
@@ -126,42 +124,6 @@ def _counted(evidence: EndEvidence) -> Reading[Change]:
     if isinstance(counted, Known) and counted.value.before is None and isinstance(node, Known) and node.value == 0:
         return Known(Change(counted.value.after, counted.value.after))
     return counted
-
-
-def _report(evidence: EndEvidence, counted: Reading[Change]) -> tuple[OomReport | None, bool]:
-    """Pick the report that fits by time and victim, and say whether the log clears this process of being one.
-
-    Where pids can be compared they decide, as a path is the same in every life of a crash loop. Else the group's path
-    does, with the group's counter, as far as that can be read.
-    """
-    if isinstance(evidence.kmsg, Unknown):
-        return None, False
-    pid = evidence.node_pid if evidence.seen else None
-    reports = [one for one in parse(evidence.kmsg.value) if _is_timely(one, evidence)]
-    if pid is not None and (own := [one for one in reports if pid in one.pids]):
-        return own[-1], False
-    group = [one for one in reports if _is_of_group(one, evidence)]
-    killed = counted.value.delta if isinstance(counted, Known) else None
-    if not group or killed == 0 or (killed is None and pid is not None):
-        return None, False
-    named = {victim for one in group for victim in one.pids}
-    return group[-1], pid is not None and killed is not None and len(named) >= killed
-
-
-def _is_timely(report: OomReport, evidence: EndEvidence) -> bool:
-    """Tell a report of this life, shortly before its end."""
-    end, began = evidence.ended.monotonic_s, evidence.began_monotonic_s
-    first = end - REPORT_BEFORE_SECONDS
-    if began is not None and began <= end:  # a start behind the end is of another time namespace
-        first = max(first, began - BEGAN_SECONDS)
-    return report.at_seconds is not None and first <= report.at_seconds <= end + REPORT_AFTER_SECONDS
-
-
-def _is_of_group(report: OomReport, evidence: EndEvidence) -> bool:
-    """Tell whether the victim's group is the process's own."""
-    own = evidence.levels[0].after.name.rstrip("/") if evidence.levels else ""
-    # The reader may see the path from within a cgroup namespace, so it can be a tail of the kernel's.
-    return bool(own) and (report.task_memcg or "").endswith(own)
 
 
 def _status(evidence: EndEvidence) -> tuple[int | None, int | None, str | None]:
@@ -208,6 +170,18 @@ def _fault(evidence: EndEvidence, exit_code: int | None, ended_by: int | None) -
 
 def _in_flight(operations: tuple[Operation, ...]) -> Operation | None:
     return max((one for one in operations if not one.done), key=lambda one: one.updated_monotonic_s, default=None)
+
+
+def _child(evidence: EndEvidence) -> ChildEnd | None:
+    """Pick the last failure among the processes of the model; one that was stopped from outside was stopped with it."""
+    end_s = evidence.ended.monotonic_s
+    failed = [
+        one
+        for one in evidence.children
+        if one.end_class not in (EndClass.EXTERNAL_KILL, EndClass.DELETION, EndClass.EVICTION)
+        and 0 <= end_s - one.at.monotonic_s <= FATAL_BEFORE_SECONDS
+    ]
+    return max(failed, key=lambda one: one.at.monotonic_s, default=None)
 
 
 def signal_name(number: int) -> str:

@@ -9,7 +9,7 @@ from guard.box.faults import NativeFault
 from guard.kernel.values import KmsgRecord
 from guard.model import BoxState, Known, Reading, Unknown, Why
 from sidecar.verdict.supervisor_values import SupervisorEnd
-from sidecar.verdict.values import EndEvidence, GpuEvent, WaitStatus
+from sidecar.verdict.values import ChildEnd, EndEvidence, GpuEvent, WaitStatus
 
 T = TypeVar("T")
 
@@ -28,6 +28,7 @@ class Later:
     fault: Reading[NativeFault] = _NONE
     kmsg: Reading[tuple[KmsgRecord, ...]] = _NONE
     gpu: tuple[GpuEvent, ...] = ()
+    children: tuple[ChildEnd, ...] = ()
     supervisor: tuple[SupervisorEnd, ...] = ()
 
 
@@ -38,6 +39,7 @@ _WORDS: Final = {
     "fault": "it left the trace of a native fault",
     "kmsg": "the kernel log said more",
     "gpu": "a GPU failed",
+    "children": "the end of one of its processes was told",
 }
 
 
@@ -51,6 +53,7 @@ def joined(evidence: EndEvidence, later: Later) -> EndEvidence:
         fault=_newer(evidence.fault, later.fault),
         kmsg=_more_records(evidence, later.kmsg),
         gpu=(*evidence.gpu, *(one for one in later.gpu if one not in evidence.gpu)),
+        children=_children(evidence.children, later.children),
         supervisor=_supervisors(evidence.supervisor, later.supervisor),
     )
 
@@ -66,6 +69,11 @@ def is_one_end(one: SupervisorEnd, other: SupervisorEnd) -> bool:
     """Whether two words of one supervisor are about one end: more may be known of it meanwhile."""
     times = (one.finished_wall_s, other.finished_wall_s)
     return one.source == other.source and (None in times or times[0] == times[1])
+
+
+def _children(known: tuple[ChildEnd, ...], later: tuple[ChildEnd, ...]) -> tuple[ChildEnd, ...]:
+    newer = {one.incident for one in later}
+    return (*(one for one in known if one.incident not in newer), *later)
 
 
 def _newer(old: Reading[T], new: Reading[T]) -> Reading[T]:

@@ -109,6 +109,8 @@ def _report_statements(facts: Facts) -> tuple[Statement, ...]:
     if facts.report is None:
         return ()
     source = f"kernel log, record {facts.report.sequence}"
+    if facts.by_time:
+        source += ", by its time: the path of the model's group is hidden here"
     return tuple(
         Statement(
             supports=True,

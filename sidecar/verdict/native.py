@@ -13,8 +13,11 @@ from sidecar.verdict.values import Confidence, EndClass, Statement
 from sidecar.verdict.words import failure_statements, in_flight_words, process_words, status_statements
 
 _TOP_FRAMES: Final = 3
-_SHARED: Final = ("multiprocessing/", "shared_memory.py", "/shm_")
-"""In the path of a frame that fills memory which processes share: Python's and torch's multiprocessing."""
+_SHARED: Final = (
+    *("multiprocessing/shared_memory.py", "multiprocessing/heap.py", "multiprocessing/sharedctypes.py"),
+    *("torch/multiprocessing/reductions.py", "torch/storage.py"),
+)
+"""Frames that fill memory which processes share. Every worker as such runs through multiprocessing/process.py."""
 
 
 def shm_exhausted(facts: Facts) -> Draft | None:

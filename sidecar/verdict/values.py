@@ -71,6 +71,16 @@ class GpuEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChildEnd:
+    """The end of a process of the model, as it was judged, for the end of its main process."""
+
+    incident: str
+    at: Instant
+    end_class: EndClass
+    summary: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EndEvidence:
     """Everything known about the end of one process, on one clock. Unknown parts lower the confidence."""
 
@@ -94,6 +104,7 @@ class EndEvidence:
     sigterm_wall_s: float | None = None  # when its runner first passed a SIGTERM on to it, if that told
     fault: Reading[NativeFault] = NOT_LOOKED_FOR
     gpu: tuple[GpuEvent, ...] = ()  # around the end
+    children: tuple[ChildEnd, ...] = ()  # of its processes, shortly before; of a main process alone
     supervisor: tuple[SupervisorEnd, ...] = ()  # what supervisors say of this end
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from guard.model import Failure, Known, Operation, Unknown, Why
 from sidecar.units import human_bytes, human_seconds, human_share
 from sidecar.verdict.facts import SHORT_NODE_RATIO, Facts, signal_name
 from sidecar.verdict.owner import Owner, limit_and_held
 from sidecar.verdict.values import EndClass, LevelsBefore, Statement
 
+_FOR_MEMORY: Final = (EndClass.CGROUP_OOM, EndClass.GLOBAL_OOM, EndClass.USERSPACE_OOM)
 Field = str | int | float | None
 
 
@@ -47,6 +50,25 @@ def failure_statement(facts: Facts, failure: Failure) -> Statement:
     how = "" if failure.fatal else " was caught"
     text = f"{failure.exception}{how} {ago} before the end: {failure.message}"
     return Statement(supports=True, text=text, source="black box")
+
+
+def child_words(facts: Facts) -> str:
+    """Say that the main process followed one of its own, or nothing."""
+    child = facts.child
+    if child is None:
+        return ""
+    ago = human_seconds(max(0.0, facts.evidence.ended.monotonic_s - child.at.monotonic_s))
+    what = "was killed for memory" if child.end_class in _FOR_MEMORY else f"had ended ({child.end_class.value})"
+    return f", {ago} after a process of it {what}"
+
+
+def child_statements(facts: Facts) -> tuple[Statement, ...]:
+    """Name the end that it followed."""
+    child = facts.child
+    if child is None:
+        return ()
+    text = f"a process of the model ended before: {child.summary}"
+    return (Statement(supports=True, text=text, source=f"incident {child.incident}"),)
 
 
 def survivors_words(facts: Facts) -> str:
@@ -180,6 +202,8 @@ def next_steps(end_class: EndClass, facts: Facts, owner: Owner | None) -> tuple[
             "look for who sent the signal: events of the pod, docker events, the journal of the node",
         ),
     }
+    if end_class is EndClass.APPLICATION_EXIT and facts.child is not None:
+        return (f"look at incident {facts.child.incident} first: a process of it ended before", *steps[end_class])
     if end_class is EndClass.APPLICATION_EXIT and facts.exit_code != 0 and facts.counted:
         return ("look at the memory limit first: a process in its cgroup was killed before", *steps[end_class])
     if end_class is EndClass.UNKNOWN:

@@ -10,15 +10,15 @@ import pytest
 
 from guard.box import end_note
 from guard.box.end_note import EndNote
-from guard.model import LifeId
+from guard.model import Known, LifeId
 from sidecar.leavings import left_by
 from sidecar.outputs.record_store import EVIDENCE_KEPT
 from sidecar.verdict.supervisor_values import SupervisorWordKind as Kind
-from sidecar.verdict.values import Confidence, EndClass
+from sidecar.verdict.values import Confidence, EndClass, EndEvidence
 from tests.sidecar.clocks import SteppedClock, VirtualClock
 from tests.sidecar.making import at
-from tests.sidecar.refinements import desk, end, told, until
-from tests.sidecar.verdict.ending import KILLED, ended
+from tests.sidecar.refinements import desk, end, told
+from tests.sidecar.verdict.ending import KILLED, OWN_OOM, ended
 
 
 async def test_a_later_word_refines_the_same_incident(tmp_path: Path) -> None:
@@ -114,6 +114,27 @@ async def test_what_lies_there_of_a_known_end_makes_no_second_one(tmp_path: Path
         assert one.only().verdict.fields["signal"] == "SIGKILL"
         stranger = LifeId("boot", 100, 5001, "stranger")
         assert not one.refining.found(stranger, "llm", left_by(str(tmp_path / "boxes"), stranger))
+
+
+async def test_a_server_that_followed_its_worker_names_that(tmp_path: Path) -> None:
+    """Whichever of the two is judged first, the exit of the server points to the end of its worker."""
+
+    def worker(session: str, after: float) -> EndEvidence:
+        return end(session, after, main=False, wait_status=KILLED, levels=OWN_OOM, node_oom_kill_delta=Known(1))
+
+    async with desk(tmp_path) as one:
+        one.publish(worker("worker", 0.0))
+        server = one.publish(end("server", after=0.5, wait_status=ended(1)))
+        assert (server.verdict.end_class, server.history) == (EndClass.APPLICATION_EXIT, ())
+        assert "0.50 s after a process of it was killed for memory" in server.verdict.summary
+        assert "worker" in server.verdict.next_steps[0]
+        one.publish(end("server2", after=2.0, wait_status=ended(1)), "other")
+        one.publish(worker("worker2", 1.9), "other")
+        late = next(incident for incident in one.hub.board.incidents() if incident.id == "server2")
+        assert any(said.source == "incident worker2" for said in late.verdict.statements)
+        assert len(late.history) == 2
+        alone = one.publish(end("alone", after=70.0, wait_status=ended(1)))
+        assert not any(said.source.startswith("incident") for said in alone.verdict.statements)
 
 
 async def test_an_end_is_counted_once_its_verdict_has_settled(tmp_path: Path) -> None:

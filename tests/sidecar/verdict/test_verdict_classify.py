@@ -69,6 +69,18 @@ def test_a_group_that_was_first_read_at_the_end(
     assert "killed another" not in exited.summary
 
 
+def test_a_report_whose_group_is_hidden_is_taken_by_its_time() -> None:
+    """In a cgroup namespace the own level is "/": the counter says that it was killed, the log by what limit."""
+    root = (pair(FULL, replace(FULL, events={"oom_kill": 1}, local={"oom_kill": 1}), name="/"),)
+    so = {"wait_status": KILLED, "levels": root, "node_oom_kill_delta": Known(1), "node_pid": None}
+    log = report("/kubepods/pod1", "/kubepods/pod1/model")
+    found = verdict(**so, kmsg=log)
+    assert (found.end_class, found.level) == (EndClass.CGROUP_OOM, "/kubepods/pod1")
+    assert any("by its time" in one.source for one in found.statements)
+    other = report("/kubepods/pod2", "/kubepods/pod2/model", pid=7)
+    assert verdict(**so, kmsg=Known((*log.value, *other.value))).fields["oom_memcg"] is None
+
+
 def test_the_limit_of_an_ancestor() -> None:
     """The own cgroup counts the kill, the pod's counts the limit: the pod is named."""
     found = verdict(wait_status=KILLED, levels=POD_OOM, node_oom_kill_delta=Known(1))

@@ -59,7 +59,8 @@ def test_a_bus_error_in_shared_memory_is_a_full_shm() -> None:
     """SIGBUS while shared memory is filled means /dev/shm; anywhere else it stays a crash, with the hint."""
     found = verdict(wait_status=ended(by=signal.SIGBUS), fault=trace("SIGBUS", "Bus error", SHARED))
     assert (found.end_class, found.confidence) == (EndClass.SHM_EXHAUSTED, Confidence.MEDIUM)
-    other = verdict(wait_status=ended(by=signal.SIGBUS), fault=trace("SIGBUS", "Bus error", do="look at /dev/shm"))
+    worker = ("/usr/lib/python3/multiprocessing/process.py:108 run", *STACK)
+    other = verdict(wait_status=ended(by=signal.SIGBUS), fault=trace("SIGBUS", "Bus", worker, do="look at /dev/shm"))
     assert other.end_class is EndClass.CRASH_SIGNAL
     assert other.next_steps[0] == "look at /dev/shm"
 
