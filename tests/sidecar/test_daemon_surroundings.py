@@ -6,7 +6,6 @@ import os
 import re
 import resource
 import sqlite3
-import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 
 from tests.lab.kit.wait import until
 from tests.sidecar.daemons import Daemon, let_go, model
+from tests.sidecar.small_disks import fill, remount, small_disk
 
 EXIT_3 = "sys.stdin.readline(); sys.exit(3)"
 needs_root = [pytest.mark.lab, pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")]
@@ -24,24 +24,8 @@ needs_root = [pytest.mark.lab, pytest.mark.skipif(os.geteuid() != 0, reason="mou
 @pytest.fixture
 def volume(tmp_path: Path) -> Iterator[Path]:
     """A volume of 1 MiB for the shared directory."""
-    where = tmp_path / "shared"
-    where.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", where], check=True)
-    try:
-        yield where
-    finally:
-        subprocess.run(["umount", "--lazy", where], check=True)
-
-
-def fill(volume: Path) -> Path:
-    """Take every free byte, and give the file that holds them."""
-    ballast = volume / "ballast"
-    with ballast.open("wb", buffering=0) as file:
-        try:
-            while True:
-                file.write(bytes(4096))
-        except OSError:
-            return ballast
+    with small_disk(tmp_path / "shared", 1) as volume:
+        yield volume
 
 
 def degraded(daemon: Daemon) -> dict[str, str]:
@@ -150,11 +134,11 @@ class TestVolumes:
 
     def test_on_a_read_only_volume_it_answers_and_recovers(self, volume: Path, tmp_path: Path) -> None:
         """Neither socket nor record can be made: both are named, and both come with write access."""
-        subprocess.run(["mount", "-o", "remount,ro", volume], check=True)
+        remount(volume, "ro")
         with Daemon(volume, tmp_path / "log") as daemon:
             until(lambda: {"record", "handover"} <= degraded(daemon).keys(), 30, "both to be said")
             assert daemon.get("/livez")["passed"]
-            subprocess.run(["mount", "-o", "remount,rw", volume], check=True)
+            remount(volume, "rw")
             until(lambda: not degraded(daemon).keys() & {"record", "handover"}, 60, "both to recover")
             one_life(daemon, volume)
         no_crash(tmp_path / "log")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sqlite3
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,8 @@ from board_makers import NOW, FrozenClock, event, incident, judgement, sample
 from sidecar.outputs.record_store import RecordLimits
 from sidecar.outputs.recorder import Recorder
 from sidecar.sample import Instant
+from tests.sidecar.eventually import eventually
+from tests.sidecar.small_disks import fill, remount, small_disk
 
 pytestmark = [pytest.mark.lab, pytest.mark.skipif(os.geteuid() != 0, reason="mounting a tmpfs needs root")]
 QUICK = RecordLimits(flush_seconds=0.02, retry_seconds=0.05)
@@ -23,29 +23,8 @@ QUICK = RecordLimits(flush_seconds=0.02, retry_seconds=0.05)
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """A tmpfs of 2 MiB, mounted for one test."""
-    where = tmp_path / "disk"
-    where.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", where], check=True)
-    try:
-        yield where
-    finally:
-        subprocess.run(["umount", "--lazy", where], check=True)
-
-
-def remount(disk: Path, mode: str) -> None:
-    """Make the disk `ro` or `rw`."""
-    subprocess.run(["mount", "-o", f"remount,{mode}", disk], check=True)
-
-
-def fill(disk: Path) -> Path:
-    """Take every free byte; the file to remove to give them back."""
-    ballast = disk / "ballast"
-    with ballast.open("wb", buffering=0) as file:
-        try:
-            while True:
-                file.write(bytes(4096))
-        except OSError:
-            return ballast
+    with small_disk(tmp_path / "disk", 2) as disk:
+        yield disk
 
 
 def tick(number: int) -> Instant:
@@ -61,13 +40,6 @@ def stored(path: Path, table: str) -> list[str]:
         return [str(one) for (one,) in connection.execute(f"SELECT id FROM {table} ORDER BY n")]
     finally:
         connection.close()
-
-
-async def until(true: Callable[[], bool]) -> None:
-    """Wait for the recorder's thread, at most half a minute."""
-    async with asyncio.timeout(30):
-        while not true():  # noqa: ASYNC110 - what changes is in another thread
-            await asyncio.sleep(0.01)
 
 
 async def test_incidents_of_a_full_disk_are_written_when_there_is_room(disk: Path) -> None:
@@ -88,7 +60,7 @@ async def test_incidents_of_a_full_disk_are_written_when_there_is_room(disk: Pat
     assert "full" in degraded
     assert 100 < recorder.health().waiting_incidents < 150  # the reserve took the first ones
     ballast.unlink()
-    await until(lambda: recorder.health().degraded is None)
+    await eventually(lambda: recorder.health().degraded is None, "the record to be written")
     assert [one.kind for one in recorder.take_notices()] == ["record_degraded", "record_recovered"]
     await recorder.close()
     assert stored(path, "incidents") == ["before", *(f"i-{number}" for number in range(150))]
@@ -107,7 +79,7 @@ async def test_old_samples_make_room_for_an_incident_on_a_full_disk(disk: Path) 
     fill(disk)
     for number in range(20):
         recorder.put_incident(incident(f"i-{number}"))
-        await until(lambda: recorder.health().degraded is None)
+        await eventually(lambda: recorder.health().degraded is None, "the record to be written")
         assert await recorder.flush()
     await recorder.close()
     assert stored(path, "incidents") == [f"i-{number}" for number in range(20)]
@@ -124,7 +96,7 @@ async def test_a_disk_smaller_than_the_limit_becomes_a_ring(disk: Path) -> None:
             recorder.put_incident(incident(f"i-{number}"))
         if number % 50 == 0:
             await recorder.flush()
-    await until(lambda: recorder.health().degraded is None)
+    await eventually(lambda: recorder.health().degraded is None, "the record to be written")
     assert await recorder.flush()
     await recorder.close()
     assert stored(path, "incidents") == [f"i-{number}" for number in range(0, 3000, 300)]
@@ -144,7 +116,7 @@ async def test_a_full_disk_at_the_start_is_waited_out(disk: Path) -> None:
     assert not await recorder.flush()
     assert recorder.health().degraded is not None
     ballast.unlink()
-    await until(lambda: recorder.health().degraded is None)
+    await eventually(lambda: recorder.health().degraded is None, "the record to be written")
     await recorder.close()
     assert stored(disk / "record.sqlite", "incidents") == ["a"]
 
@@ -160,6 +132,6 @@ async def test_a_read_only_directory_is_a_state_and_heals(disk: Path) -> None:
     assert degraded is not None
     assert "Read-only file system" in degraded
     remount(disk, "rw")
-    await until(lambda: recorder.health().degraded is None)
+    await eventually(lambda: recorder.health().degraded is None, "the record to be written")
     await recorder.close()
     assert stored(disk / "record.sqlite", "incidents") == ["a"]

@@ -23,6 +23,7 @@ from sidecar.outputs.record_writer import Writer
 from sidecar.outputs.recorder import Recorder, decode_judge
 from sidecar.sample import Instant
 from sidecar.verdict.values import EndClass
+from tests.sidecar.eventually import eventually
 
 QUICK = RecordLimits(flush_seconds=0.05, retry_seconds=0.05)
 
@@ -37,13 +38,6 @@ async def recording(
         yield recorder, await recorder.load()
     finally:
         await recorder.close()
-
-
-async def until(true: Callable[[], bool]) -> None:
-    """Wait for the recorder's thread, at most half a minute."""
-    async with asyncio.timeout(30):
-        while not true():  # noqa: ASYNC110 - what changes is in another thread
-            await asyncio.sleep(0.01)
 
 
 def rows(path: Path, query: str) -> list[tuple[object, ...]]:
@@ -266,8 +260,8 @@ async def test_damage_in_the_middle_costs_no_waiting_incident_and_no_count(tmp_p
         for number in range(400):  # refining reads the old rows, which are no longer there
             recorder.put_incident(incident(f"i-{number}"))
         recorder.put_incident(incident("last"))
-        await until(lambda: bool(aside(path, "damaged")))
-        await until(lambda: recorder.health().degraded is None)
+        await eventually(lambda: aside(path, "damaged"), "the damaged record to be put aside")
+        await eventually(lambda: recorder.health().degraded is None, "the record to be written")
         assert await recorder.flush()
         assert [notice.kind for notice in recorder.take_notices()] == [
             "record_degraded",
@@ -352,7 +346,7 @@ async def test_two_sidecars_do_not_share_a_record(tmp_path: Path) -> None:
         assert f"another sidecar keeps {path} (pid {os.getpid()} on " in degraded
         second.put_incident(incident("second"))
         assert not await second.flush()
-    await until(lambda: second.health().degraded is None)
+    await eventually(lambda: second.health().degraded is None, "the record to be written")
     late = second.take_late()
     assert late is not None
     assert late.ends == {"llm": {"cgroup_oom": 1}}
@@ -388,7 +382,7 @@ async def test_an_absent_directory_is_waited_for(tmp_path: Path) -> None:
         assert degraded is not None
         assert "No such file or directory" in degraded
         path.parent.mkdir()
-        await until(lambda: recorder.health().degraded is None)
+        await eventually(lambda: recorder.health().degraded is None, "the record to be written")
         kinds = [notice.kind for notice in recorder.take_notices()]
         assert kinds == ["record_degraded", "record_recovered"]
     assert rows(path, "SELECT id FROM incidents") == [("a",)]
@@ -478,6 +472,7 @@ async def test_the_loop_never_waits_for_the_disk(tmp_path: Path) -> None:
         assert sorted(waits)[190] < 0.5  # SQLite's own wait for the lock is 1 s; any of a few may be the machine's
         holder.execute("ROLLBACK")
         holder.close()
-        await until(lambda: recorder.health().waiting_incidents == 0 and recorder.health().degraded is None)
+        await eventually(lambda: recorder.health().waiting_incidents == 0, "the incidents to be written")
+        await eventually(lambda: recorder.health().degraded is None, "the record to be written")
         assert await recorder.flush()
     assert rows(path, "SELECT count(*) FROM incidents") == [(200,)]

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self, TypeVar
@@ -39,15 +39,6 @@ class Heard:
             on_lost=lambda model, process: self.lost.append((model, process)),
             on_refused=self.refused.append,
         )
-
-
-async def eventually(condition: Callable[[], T], what: str, seconds: float = 30) -> T:
-    """Let the loop run until a condition is true, and give it."""
-    async with asyncio.timeout(seconds):
-        while not (value := condition()):  # noqa: ASYNC110 - it waits for other processes as well
-            await asyncio.sleep(0.005)
-    assert value, what
-    return value
 
 
 @contextlib.asynccontextmanager

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from guard.link.protocol import Refused, Welcome
-from tests.sidecar.sight.handovers import RawClient, eventually, handover, open_descriptors, serving
+from tests.sidecar.eventually import eventually
+from tests.sidecar.sight.handovers import RawClient, handover, open_descriptors, serving
 
 
 async def main(path: Path) -> None:

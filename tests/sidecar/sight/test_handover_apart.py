@@ -24,7 +24,8 @@ from tests.lab.kit.namespaces import Apart, inner_pid
 from tests.lab.kit.offer import Mode, offer
 from tests.lab.kit.places import CHECKOUT, PYTHON
 from tests.lab.kit.wait import until
-from tests.sidecar.sight.handovers import Heard, eventually, handover, serving
+from tests.sidecar.eventually import eventually
+from tests.sidecar.sight.handovers import Heard, handover, serving
 
 lab = pytest.mark.lab
 needs_cgroups = pytest.mark.skipif(offer().mode is None, reason=offer().reason)
@@ -85,7 +86,7 @@ async def test_a_model_in_other_namespaces_is_seen_until_it_is_killed(shared: Pa
         apart = Apart(uid=12345, reachable=(str(shared),))
         started = group.spawn([PYTHON, "-c", MODEL, str(shared)], apart=apart)
         async with serving(shared / "link.sock") as (_server, heard):
-            await eventually(lambda: heard.seen or heard.refused, "the hand-over", 40)
+            await eventually(lambda: heard.seen or heard.refused, "the hand-over")
             assert heard.refused == []
             ((model, process),) = heard.seen
             inner = until(lambda: inner_pid(started.pid), 30, "the inner pid")
@@ -128,7 +129,7 @@ async def test_the_socket_is_open_to_other_users_whatever_the_umask(shared: Path
             command = apart.wrap([PYTHON, "-c", MODEL, str(shared / "made")])
             model = subprocess.Popen(command, cwd=CHECKOUT)  # noqa: ASYNC220 - nothing else runs meanwhile
             try:
-                await eventually(lambda: heard.seen, "the hand-over", 40)
+                await eventually(lambda: heard.seen, "the hand-over")
                 assert heard.seen[0][1].uid == 12345
             finally:
                 model.kill()

@@ -28,11 +28,11 @@ from guard.link.protocol import (
 )
 from sidecar.sight.handover import HandoverLimits
 from tests.guard.box.boxes import make
+from tests.sidecar.eventually import eventually
 from tests.sidecar.sight.handovers import (
     Heard,
     RawClient,
     added,
-    eventually,
     handover,
     life_of,
     open_descriptors,

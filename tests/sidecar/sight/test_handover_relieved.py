@@ -8,7 +8,8 @@ from pathlib import Path
 from guard.link.protocol import Relieved
 from sidecar.sight.handover import HandoverServer
 from sidecar.sight.seen import SeenModel, SeenProcess
-from tests.sidecar.sight.handovers import Heard, RawClient, eventually, handover
+from tests.sidecar.eventually import eventually
+from tests.sidecar.sight.handovers import Heard, RawClient, handover
 
 EFFECT = Relieved(
     action="drop",

@@ -18,9 +18,9 @@ from guard.model import Known
 from sidecar.sample import SightKind
 from sidecar.sight.handover import HandoverLimits
 from tests.guard.box.boxes import ABOUT
+from tests.sidecar.eventually import eventually
 from tests.sidecar.sight.handovers import (
     RawClient,
-    eventually,
     handover,
     life_of,
     open_descriptors,
