@@ -34,6 +34,7 @@ HUNG: Final = (
     _Hung("hung-143", "", signal.SIGTERM, -signal.SIGTERM),
     _Hung("hung-0", "0", signal.SIGTERM, 0),
     _Hung("hung-137", "ignore", signal.SIGTERM, -signal.SIGKILL),
+    _Hung("hung-abrt", "", signal.SIGABRT, -signal.SIGABRT),
 )
 
 
@@ -51,7 +52,7 @@ def probing() -> Iterator[tuple[Stage, dict[str, int]]]:
 
 
 def case_failed_liveness_probe() -> list[Document]:
-    """Three servers hang at once and are stopped, with exit status 143, 0 and 137: health_check for each."""
+    """Four servers hang at once and are stopped, with exit status 143, 0, 137 and 134: health_check for each."""
     with probing() as (stage, ports), ExitStack() as models:
         hung = [(one, models.enter_context(_hanging(stage, one, ports[one.name]))) for one in HUNG]
         with ThreadPoolExecutor(len(hung)) as supervisors:
@@ -60,7 +61,7 @@ def case_failed_liveness_probe() -> list[Document]:
         for one, model in hung:
             incident = ended(stage, model, "health_check")
             assert incident["fields"]["liveness_failures"] >= 3, incident
-            assert model.runner.wait(30) == one.runner_status, one
+            assert model.wait() == one.runner_status, one
         return stage.told
 
 

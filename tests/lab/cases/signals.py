@@ -71,6 +71,16 @@ def case_interrupted(stage: Stage) -> None:
     _is_sent(stage, signal.SIGINT)
 
 
+def case_terminated_and_exits_with_0(stage: Stage) -> None:
+    """An operator stops a server that shuts down in order: external_kill, although its exit code is 0."""
+    _obeys(stage, 0)
+
+
+def case_terminated_and_exits_with_143(stage: Stage) -> None:
+    """The same, of a server that reports the signal in its exit code: external_kill."""
+    _obeys(stage, 143)
+
+
 def case_program_that_took_the_place_of_python(stage: Stage) -> None:
     """Exec is no end; the kill -9 of the program that came is one: external_kill, once."""
     cue = stage.cue("exec")
@@ -105,6 +115,26 @@ def _is_sent(stage: Stage, number: signal.Signals) -> None:
         assert model.wait() == -number
 
 
+def _obeys(stage: Stage, code: int) -> None:
+    """Send SIGTERM to a model that exits with `code` in its own time."""
+    with stage.model(f"obeys-{code}", f"obey code={code}") as model:
+        stage.wait_seen(model)
+        _until_it_catches(model, signal.SIGTERM)
+        os.kill(model.runner.pid, signal.SIGTERM)
+        incident = ended(stage, model, "external_kill")
+        assert incident["fields"]["exit_code"] == code, incident
+        assert model.wait() == code
+
+
 def _until_it_is(model: Model, program: str) -> None:
     name = Path(f"/proc/{model.main_pid()}/comm")
     until(lambda: name.read_text().strip() == program, 20, f"{model.name} to execute {program}")
+
+
+def _until_it_catches(model: Model, number: signal.Signals) -> None:
+    def caught() -> bool:
+        status = Path(f"/proc/{model.main_pid()}/status").read_text()
+        mask = next(line for line in status.splitlines() if line.startswith("SigCgt:"))
+        return bool(int(mask.split()[1], 16) >> (number - 1) & 1)
+
+    until(caught, 20, f"{model.name} to catch {number.name}")
