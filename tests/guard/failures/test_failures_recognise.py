@@ -62,22 +62,24 @@ NCCL_SHM = (
     "ncclSystemError: System call failed\nLast error:\nError while creating shared memory segment /dev/shm/nccl-Rw3Yvz"
 )
 
+TODAYS_FIGURES: dict[str, object] = {
+    "source": "torch",
+    "requested_bytes": 52 * MIB,
+    "free_bytes": 12 * MIB,
+    "total_bytes": GIB,
+    "limit_bytes": 256 * MIB,
+    "allocated_bytes": 750 * MIB,
+    "unallocated_bytes": 70 * MIB,
+    "device": 1,
+    "holders": f"4242: {128 * MIB}",
+    "figures": "rounded",
+}
+
 CASES: dict[str, tuple[BaseException, str, dict[str, object]]] = {
     "today's wording": (
         OutOfMemoryError(TODAY),
         "cuda_out_of_memory",
-        {
-            "source": "torch",
-            "requested_bytes": 52 * MIB,
-            "free_bytes": 12 * MIB,
-            "total_bytes": GIB,
-            "limit_bytes": 256 * MIB,
-            "allocated_bytes": 750 * MIB,
-            "unallocated_bytes": 70 * MIB,
-            "device": 1,
-            "holders": f"4242: {128 * MIB}",
-            "figures": "rounded",
-        },
+        TODAYS_FIGURES,
     ),
     "before torch 2.1": (
         RuntimeError(BEFORE_2_1),
@@ -139,18 +141,7 @@ CASES: dict[str, tuple[BaseException, str, dict[str, object]]] = {
     "in a DataLoader worker": (
         RuntimeError(WORKER),
         "cuda_out_of_memory",
-        {
-            "source": "torch",
-            "requested_bytes": 52 * MIB,
-            "free_bytes": 12 * MIB,
-            "total_bytes": GIB,
-            "limit_bytes": 256 * MIB,
-            "allocated_bytes": 750 * MIB,
-            "unallocated_bytes": 70 * MIB,
-            "device": 1,
-            "holders": f"4242: {128 * MIB}",
-            "figures": "rounded",
-        },
+        TODAYS_FIGURES,
     ),
     "launch": (
         RuntimeError("CUDA error: out of memory\nSearch for `cudaErrorMemoryAllocation'"),
