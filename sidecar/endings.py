@@ -237,13 +237,13 @@ class Endings:
 
     def _base(self, watch: Watch, process: ProcessReader | None, now: Instant) -> Base:
         """Give what the end is compared with. A first reading with kills that came with the end tells of no before."""
-        base = watch.quiet.base
+        base, first = watch.quiet.base, watch.quiet.first
         if process is None or process.base is None:
             return base
-        counted = memcg.oom_kills(base.levels[0].memory) if base.levels else Known(0)
-        never_read = not process.base.levels and now.monotonic_s - base.at_s < ends.FIRST_SECONDS
-        if never_read and isinstance(counted, Known) and counted.value:
-            return Base(node=self._hub.nodes.before(process.began_s))
+        if not process.base.levels and first is not None and now.monotonic_s - first.at_s < ends.FIRST_SECONDS:
+            counted = memcg.oom_kills(first.levels[0].memory) if first.levels else Known(0)
+            if isinstance(counted, Known) and counted.value:
+                return Base(node=self._hub.nodes.before(process.began_s))
         return later(base, process.base)
 
     def _failures(self, watch: Watch, failing: Failing | None, now: Instant) -> int:

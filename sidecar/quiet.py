@@ -65,6 +65,8 @@ class Quiet:
     """The levels and the node as they were before any kill counter moved: `base`."""
 
     base: Base = Base()
+    first: Base | None = None
+    """The first reading there was."""
     _last: Base = Base()
     _end: Base = Base()
     _kills: dict[LevelId, int] | None = None
@@ -73,6 +75,7 @@ class Quiet:
     def tick(self, at: Instant, levels: tuple[LevelSample, ...], node: NodeSample) -> None:
         """Take in one reading."""
         self._last = Base(at.monotonic_s, levels, node)
+        self.first = self.first or self._last
         kills = {level.id: known.value for level in levels if isinstance(known := memcg.oom_kills(level.memory), Known)}
         before = self._kills or {}
         if any(count > before.get(level, count) for level, count in kills.items()):
