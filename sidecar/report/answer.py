@@ -6,6 +6,7 @@ from typing import Final
 
 from sidecar.outputs.shape import iso
 from sidecar.report import rows
+from sidecar.report.charts import ABOVE, OWN
 from sidecar.report.rows import Document, Row
 from sidecar.report.story import Opinion, Statement, Verdict, Weight
 from sidecar.units import human_bytes
@@ -92,4 +93,4 @@ def _group(document: Document, last: Row | None) -> str:
         return "a group above those that can be seen from here"
     if last is None or not last.levels:
         return "a group that the record knows by name alone"
-    return "the model's own group" if document.level == last.levels[0].name else "a group above the model's"
+    return OWN if document.level == last.levels[0].name else ABOVE

@@ -19,6 +19,10 @@ _WORTH_SAYING_SECONDS: Final = 0.3
 """Readings that end longer before the end leave a gap that everybody sees."""
 
 
+OWN: Final = "the model's own group"
+ABOVE: Final = "a group above the model's"
+
+
 def memory(frames: Sequence[Frame], level: str) -> Chart:
     """Draw memory of one level by kind against its limits. What reclaim can take lies on top."""
     bands = [
@@ -31,11 +35,17 @@ def memory(frames: Sequence[Frame], level: str) -> Chart:
         for label, style, pick in _LINES[bool(bands) :]
     )
     return Chart(
-        title=f"Memory of {level}",
+        title=f"Memory of {_whom(frames, level)}",
+        where=level,
         unit=Unit.BYTES,
         curves=(*bands, *lines, *_limits(frames, level)),
         notes=(*_notes(frames, level, bands or lines), *([] if bands else ["memory.stat was not read: no kinds"])),
     )
+
+
+def _whom(frames: Sequence[Frame], level: str) -> str:
+    own = any(frame.row.levels and frame.row.levels[0].name == level for frame in frames)
+    return OWN if own else ABOVE
 
 
 def _anon(level: Level) -> int | None:
@@ -93,7 +103,8 @@ def others(frames: Sequence[Frame], level: str) -> list[Chart]:
         if limits:
             points = values(frames, _of(name, lambda one: one.current))
             usage = Curve(label="in use", style="usage", shape=Shape.LINE, points=points)
-            charts.append(Chart(title=f"Memory of {name}", unit=Unit.BYTES, curves=(usage, *limits)))
+            title = f"Memory of {_whom(frames, name)}"
+            charts.append(Chart(title=title, where=name, unit=Unit.BYTES, curves=(usage, *limits)))
     return charts
 
 

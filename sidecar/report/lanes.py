@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import groupby
+from itertools import chain, groupby, repeat
 from typing import Any, Final
 
 from sidecar.report.frames import Frame
@@ -33,7 +33,7 @@ def states(frames: Sequence[Frame]) -> Lane | None:
     return Lane(title="State", spans=tuple(spans)) if spans else None
 
 
-def operations(frames: Sequence[Frame]) -> Lane | None:
+def operations(frames: Sequence[Frame]) -> list[Lane]:
     """Show loads and other marked work, with what was done of them when they were last seen."""
     spans = []
     for key in dict.fromkeys(one.key for frame in frames for one in frame.row.operations):
@@ -44,7 +44,20 @@ def operations(frames: Sequence[Frame]) -> Lane | None:
             start, end = frames[first].at_s, _until(frames, last)
             style = f"work-{work.kind}"
             spans.append(Span(label=work.name, style=style, start_s=start, end_s=end, text=_in_words(work)))
-    return Lane(title="Work in flight", spans=tuple(spans)) if spans else None
+    titles = chain(("Work in flight",), repeat("At the same time"))
+    return [Lane(title=title, spans=tuple(lane)) for title, lane in zip(titles, _side_by_side(spans), strict=False)]
+
+
+def _side_by_side(spans: Iterable[Span]) -> list[list[Span]]:
+    """Put spans into as few lanes as it takes that none covers another."""
+    lanes: list[list[Span]] = []
+    for span in sorted(spans, key=lambda one: one.start_s):
+        free = next((lane for lane in lanes if lane[-1].end_s <= span.start_s), None)
+        if free is None:
+            lanes.append([span])
+        else:
+            free.append(span)
+    return lanes
 
 
 def _in_words(work: Operation) -> str:

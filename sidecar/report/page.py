@@ -15,7 +15,7 @@ from sidecar.report.story import Chart, Fact, Happening, Lane, Shape, Span, Stat
 from sidecar.report.tables import of_chart
 
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-_MARK_APART: Final = 0.07
+_MARK_APART: Final = 0.09
 """Marks of events nearer than this share of the width become one: they would cover each other on a phone."""
 
 
@@ -148,7 +148,12 @@ def _span(span: Span, clock: Clock) -> Element:
 def _figure(chart: Chart, clock: Clock) -> Element:
     return tag(
         "figure",
-        tag("figcaption", tag("b", chart.title), *(tag("span", f" {note}", class_="unseen") for note in chart.notes)),
+        tag(
+            "figcaption",
+            tag("b", chart.title),
+            tag("code", chart.where) if chart.where else None,
+            *(tag("span", f" {note}", class_="unseen") for note in chart.notes),
+        ),
         plot(chart, clock),
         _legend(chart, clock),
         tag("details", tag("summary", "as a table"), of_chart(chart)),

@@ -77,6 +77,6 @@ def from_end(at_s: float) -> str:
         return "end"
     size, sign = abs(at_s), "\N{MINUS SIGN}" if at_s < 0 else "+"
     for seconds, name in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
-        if size >= 2 * seconds or (size >= seconds and size % seconds == 0):
+        if size >= 2 * seconds:
             return f"{sign}{size / seconds:.3g} {name}"
-    return f"{sign}{size:.0f} s" if size.is_integer() else f"{sign}{human_seconds(size)}"
+    return f"{sign}{size:.0f} s" if size % 1 == 0 else f"{sign}{human_seconds(size)}"

@@ -47,9 +47,10 @@ class Curve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """Curves of one unit. `notes`: what was not known, and how to read it."""
+    """Curves of one unit. `where`: the cgroup that it is about. `notes`: what was not known, and how to read it."""
 
     title: str
+    where: str | None = None
     unit: Unit
     curves: tuple[Curve, ...]
     notes: tuple[str, ...] = ()

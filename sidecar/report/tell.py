@@ -43,7 +43,7 @@ def tell(material: Material) -> Story:
         (at, one.kind, one.text, dict(one.fields)) for at, one in events if window.start_s <= at
     )
     drawn = charts.all_charts(frames, _level(document, last))
-    shown = (lanes.states(frames), lanes.operations(frames))
+    shown = (lanes.states(frames), *lanes.operations(frames))
     return Story(
         id=document.id,
         model=document.model,

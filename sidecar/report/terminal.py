@@ -95,8 +95,9 @@ def _timeline(console: Console, story: Story, unicode: bool) -> None:  # noqa: F
     console.print(Text(f"Timeline, from {scale.from_end(story.start_s)} to the end", style="bold"))
     cells = max(10, console.width - _LABEL_COLUMNS - _VALUE_COLUMNS - 6)
     for chart in story.charts:
+        where = "" if chart.where is None else f" ({chart.where})"
         notes = "".join(f"; {note}" for note in chart.notes)
-        console.print(Padding(Text(f"{chart.title}{notes}", style="cyan"), (0, 0, 0, 2)))
+        console.print(Padding(Text(f"{chart.title}{where}{notes}", style="cyan"), (0, 0, 0, 2)))
         grid = Table.grid(padding=(0, 2))
         grid.add_column(width=_LABEL_COLUMNS)
         grid.add_column(width=cells, no_wrap=True)

@@ -35,7 +35,7 @@ def test_limit_of_an_ancestor() -> None:
     pod = level("/pod", max=900 * MIB, current=899 * MIB)
     told = story([row(at, level(max="unlimited"), pod) for at in range(-9, 0)], level="/pod")
     assert told.verdict.whose == "a group above the model's: 400.0 MiB"
-    assert told.charts[0].title == "Memory of /pod"
+    assert (told.charts[0].title, told.charts[0].where) == ("Memory of a group above the model's", "/pod")
     assert [one.culprit for one in told.levels] == [False, True]
 
 
@@ -66,7 +66,7 @@ def test_a_child_is_called_one() -> None:
 def test_kinds_of_memory_sum_up_to_what_is_in_use() -> None:
     """The bands are disjoint, and what is charged beside named kinds is a band of its own."""
     told = story([*GROWTH[:1], row(-1)])
-    memory = chart(told.charts, "Memory of /pod/llm")
+    memory = chart(told.charts, "Memory of the model's own group")
     bands = {one.label: one.last_known(-1) for one in memory.curves if one.shape is Shape.AREA}
     assert bands == {
         "anonymous": 200 * MIB,
@@ -94,7 +94,7 @@ def test_kinds_of_memory_of_version_1() -> None:
 def test_without_kinds_the_usage_is_a_line() -> None:
     """Where memory.stat was not read, what is in use is drawn, and the chart says what is missing."""
     told = story([row(at, level(stat={})) for at in range(-9, 0)])
-    memory = chart(told.charts, "Memory of /pod/llm")
+    memory = chart(told.charts, "Memory of the model's own group")
     assert "in use" in [one.label for one in memory.curves]
     assert "memory.stat was not read: no kinds" in memory.notes
 
@@ -184,6 +184,21 @@ def test_a_load_has_a_lane_and_its_progress() -> None:
     ]
 
 
+def test_work_at_the_same_time_is_side_by_side() -> None:
+    """No stretch covers another; one that begins after another ended shares its lane."""
+    works = {name: {"kind": "load", "label": name} for name in ("first", "second", "third")}
+    flights = {"first": (-9, -6), "second": (-7, -2), "third": (-5, -1)}
+    ticks = [
+        row(at, operations=[works[name] for name, (start, end) in flights.items() if start <= at <= end])
+        for at in range(-10, 0)
+    ]
+    lanes = [one for one in story(ticks).lanes if one.title != "State"]
+    assert [(lane.title, [span.label for span in lane.spans]) for lane in lanes] == [
+        ("Work in flight", ["first", "third"]),
+        ("At the same time", ["second"]),
+    ]
+
+
 def test_states_are_stretches() -> None:
     """The judge's words follow each other without holes; a tick without a state leaves one."""
     told = story([row(-3, state="ok"), row(-2, state="reclaiming"), row(-1, state=None), row(-0.5, state="hung")])
@@ -236,7 +251,7 @@ def test_the_next_life_is_left_out() -> None:
     """A tick after the end with another main process is of the next life."""
     following = row(0.1, level("/pod/next", current=MIB), processes=[{"pid": 43, "main": True}])
     told = story([*GROWTH, following])
-    assert told.charts[0].title == "Memory of /pod/llm"
+    assert told.charts[0].where == "/pod/llm"
     assert told.levels[0].kills == "unknown"
 
 
