@@ -90,8 +90,10 @@ class Subject:
         return False
 
     def lives(self) -> bool:
-        """Whether its process is still there."""
-        return Path(f"/proc/{self.pid}").exists()
+        """Whether its process is still there, and not only waits to be reaped."""
+        with contextlib.suppress(OSError):
+            return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+        return False
 
 
 class Stage:

@@ -20,6 +20,7 @@ from bench.health.starving import can_starve, starved
 from tests.lab.kit.cgroups import Cgroup
 from tests.lab.kit.offer import offer
 from tests.lab.kit.places import PYTHON
+from tests.lab.kit.wait import until
 
 pytestmark = [
     pytest.mark.lab,
@@ -79,14 +80,17 @@ def test_a_starved_process_gets_its_share_and_no_more() -> None:
     """A busy process stands nearly still under the quota, and is back in its own group afterwards."""
     with Cgroup.make("starving") as group:
         process = group.spawn([PYTHON, "-S", "-c", "while True: pass"])
-        before = Path(f"/proc/{process.pid}/cgroup").read_text()
+        cgroups = Path(f"/proc/{process.pid}/cgroup")
+        before = until(
+            lambda: (text := cgroups.read_text()).count(group.path) == len(group.trees) and text, 20, "to join"
+        )
         with starved([process.pid], 0.01) as quota:
             began, ticks = time.monotonic(), _ticks(process.pid)
             while (shown := _throttled(quota)) < 2 and time.monotonic() < began + 60:
                 time.sleep(0.1)
             assert shown >= 2
             assert _ticks(process.pid) - ticks <= 0.05 * 100 * (time.monotonic() - began) + 10
-        assert Path(f"/proc/{process.pid}/cgroup").read_text() == before
+        assert cgroups.read_text() == before
         assert not quota.exists()
 
 
