@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.kit.cgroups import PREFIX
+from tests.lab.kit.cgroups import PREFIX, lives
 from tests.lab.kit.namespaces import Apart
 from tests.lab.kit.offer import ROOT
 from tests.lab.kit.places import CHECKOUT
@@ -23,14 +23,6 @@ def groups_of(pid: int) -> list[Path]:
     """The cgroups that a demo with this pid has made and not removed."""
     trees = (ROOT, ROOT / "memory", ROOT / "unified", ROOT / "blkio")
     return [group for tree in trees for group in tree.glob(f"{PREFIX}{pid}-*")]
-
-
-def runs(pid: int) -> bool:
-    """Whether the process lives; a zombie waits for an init that some containers lack, and is none of ours."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 @pytest.mark.lab
@@ -54,9 +46,13 @@ def test_every_promise_holds_and_nothing_stays() -> None:
 @pytest.mark.lab
 @pytest.mark.torch
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_demo_leaves_nothing(number: signal.Signals) -> None:
-    """Ctrl-C and SIGTERM in the middle of a scene end the demo in order: processes and cgroups are gone."""
+@pytest.mark.parametrize(
+    ("number", "status", "seconds"),
+    [(signal.SIGINT, 130, 0), (signal.SIGTERM, 143, 0), (signal.SIGKILL, -9, 30)],
+    ids=["ctrl-c", "term", "kill"],
+)
+def test_an_interrupted_demo_leaves_nothing(number: signal.Signals, status: int, seconds: float) -> None:
+    """Ctrl-C and SIGTERM in the middle of a scene end the demo in order, and after SIGKILL its watcher cleans up."""
     with subprocess.Popen(DEMO, cwd=CHECKOUT, stdout=subprocess.PIPE, text=True) as demo:
         assert demo.stdout is not None
         until(lambda: "plain probe" in (demo.stdout.readline() if demo.stdout else ""), 50, "the first scene")
@@ -68,9 +64,9 @@ def test_an_interrupted_demo_leaves_nothing(number: signal.Signals) -> None:
         assert inside
         demo.send_signal(number)
         demo.communicate()
-    assert demo.returncode == 128 + number
-    assert groups_of(demo.pid) == []
-    assert [pid for pid in inside if runs(pid)] == []
+    assert demo.returncode == status
+    until(lambda: not groups_of(demo.pid), seconds, "its cgroups to be gone")
+    assert [pid for pid in inside if lives(pid)] == []
 
 
 @pytest.mark.lab

@@ -169,7 +169,7 @@ def left_behind() -> frozenset[str]:
 
 def sweep() -> tuple[str, ...]:
     """Remove groups of the lab whose maker is dead, with what still runs in them, and return their paths."""
-    swept = [folder for folder in _lab_groups() if not _lives(_maker(folder))]
+    swept = [folder for folder in _lab_groups() if not lives(_maker(folder))]
     for folder in swept:
         until(partial(_killed, folder), 30, f"{folder} to be empty after SIGKILL")
         _remove_tree(folder)
@@ -185,8 +185,8 @@ def _maker(folder: Path) -> int:
     return int(folder.name.removeprefix(PREFIX).split("-")[0])
 
 
-def _lives(pid: int) -> bool:
-    """Tell; a process that ended and was not waited for yet does not."""
+def lives(pid: int) -> bool:
+    """Tell whether a process runs; one that ended and was not waited for yet does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except (FileNotFoundError, ProcessLookupError):
