@@ -111,6 +111,19 @@ def _kills(before: Level, after: Level | None) -> str:
     return str(now - then if now >= then else now)
 
 
+def known(document: Document) -> tuple[Fact, ...]:
+    """Give every field of the verdict that is known, by its name in /incidents."""
+    return tuple(
+        Fact(label=name, value=_field(name, value)) for name, value in document.fields.items() if value is not None
+    )
+
+
+def _field(name: str, value: object) -> str:
+    if name.endswith("_bytes") and isinstance(value, int | float):
+        return f"{human_bytes(value)} ({value})"
+    return str(value)
+
+
 def unseen(last: Row | None, charts: Sequence[Chart]) -> tuple[str, ...]:
     """Say what the timeline does not show, and why."""
     said = []

@@ -228,7 +228,12 @@ def _rest(story: Story) -> Element:
         )
         if story.levels
         else None,
-        _section("Where it happened", None, _table((), _cells((one.label, one.value) for one in story.surroundings))),
+        tag(
+            "div",
+            _section("All that is known of the end", None, _pairs(story.known)) if story.known else None,
+            _section("Where it happened", None, _pairs(story.surroundings)),
+            class_="two",
+        ),
     )
 
 
@@ -252,9 +257,13 @@ def _cells(rows: Iterable[Sequence[str]]) -> Iterable[Element]:
     return (tag("tr", *(tag("td", text) for text in row)) for row in rows)
 
 
+def _pairs(facts: Sequence[Fact]) -> Element:
+    return _table((), _cells((one.label, one.value) for one in facts))
+
+
 def _table(head: Sequence[str], rows: Iterable[Element]) -> Element:
     top = tag("thead", tag("tr", *(tag("th", name, scope="col") for name in head))) if head else None
-    return tag("div", tag("table", top, tag("tbody", *rows), class_="wide" if head else "facts"), class_="scroll")
+    return tag("div", tag("table", top, tag("tbody", *rows), class_="wide" if head else "pairs"), class_="scroll")
 
 
 def _list(texts: Sequence[str], style: str) -> Element:

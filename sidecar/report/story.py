@@ -169,4 +169,5 @@ class Story:
     happenings: tuple[Happening, ...]
     levels: tuple[LevelFacts, ...]
     unseen: tuple[str, ...]
+    known: tuple[Fact, ...]
     surroundings: tuple[Fact, ...]

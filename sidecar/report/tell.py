@@ -58,6 +58,7 @@ def tell(material: Material) -> Story:
         happenings=happenings,
         levels=facts.levels(document, last, None if after is None else after.row),
         unseen=facts.unseen(last, drawn),
+        known=facts.known(document),
         surroundings=facts.surroundings(document, last, material.meta),
     )
 

@@ -54,7 +54,9 @@ def _answers(console: Console, story: Story, _unicode: bool) -> None:  # noqa: F
 def _grid(rows: Sequence[Sequence[str]]) -> Table:
     grid = Table.grid(padding=(0, 2))
     for row in rows:
-        grid.add_row(*(Text(cell, style="bold" if place == 0 else "") for place, cell in enumerate(row)))
+        grid.add_row(
+            *(Text(cell, style="bold" if place == 0 else "", overflow="fold") for place, cell in enumerate(row))
+        )
     return grid
 
 
@@ -65,7 +67,7 @@ def _reasons(console: Console, story: Story, _unicode: bool) -> None:  # noqa: F
     _said(console, "Missing", verdict.missing)
     _said(
         console,
-        "Earlier verdicts",
+        "How the verdict came about",
         [
             f"{one.at} {one.verdict}: {one.summary}{f' ({one.because})' if one.because else ''}"
             for one in verdict.history
@@ -158,5 +160,6 @@ def _events(console: Console, story: Story, _unicode: bool) -> None:  # noqa: FB
     grid.add_column(justify="right", no_wrap=True)
     for one in story.happenings:
         colour = "" if one.weight is Weight.PLAIN else _COLOURS[one.weight]
-        grid.add_row(scale.from_end(round(one.at_s, 2)), Text(one.kind, style=colour), Text(one.text))
+        kind, said = Text(one.kind, style=colour), Text(one.text, overflow="fold")
+        grid.add_row(scale.from_end(round(one.at_s, 2)), kind, said)
     console.print(Padding(grid, (0, 0, 0, 2)))

@@ -272,6 +272,15 @@ def test_rows_in_another_shape_are_left_out() -> None:
     assert [span.end_s for span in lane.spans] == [-1.5]
 
 
+def test_every_known_field_of_the_verdict_is_there() -> None:
+    """Sizes in words and to the byte, texts as they are; what is not known is left out."""
+    told = story(GROWTH, fields={"limit_bytes": LIMIT, "exit_code": None, "failure_message": "two\nlines"})
+    assert [(one.label, one.value) for one in told.known] == [
+        ("limit_bytes", "400.0 MiB (419430400)"),
+        ("failure_message", "two\nlines"),
+    ]
+
+
 def test_the_history_of_the_verdict_is_kept() -> None:
     """Earlier verdicts are listed with what changed them."""
     before = {"at": "2026-11-30T13:05:23Z", "class": "unknown", "confidence": "low", "summary": "s", "because": "first"}
