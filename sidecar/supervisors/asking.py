@@ -72,7 +72,7 @@ class Asking:
                 await self._source.follow(self._take)
 
     async def look_again(self) -> None:
-        """Ask a few times behind each end and each start. What goes wrong here is for `follow` to say."""
+        """Ask a few times behind each end and each start."""
         while True:
             await self._woken.wait()
             self._woken.clear()
@@ -80,8 +80,8 @@ class Asking:
                 await self._clock.sleep(pause)
                 try:
                     await self._source.look(self._take)
-                except Trouble:
-                    continue
+                except Trouble as exc:
+                    self._degraded.set(self.name, _words(exc))
 
     def _take(self, containers: Sequence[Container], lacking: str | None) -> None:
         self._failures = 0
@@ -113,4 +113,8 @@ class Asking:
 
     def _say(self, state: RetryCallState) -> None:
         error = None if state.outcome is None else state.outcome.exception()
-        self._degraded.set(self.name, f"{error}; asked again later")
+        self._degraded.set(self.name, _words(error))
+
+
+def _words(error: BaseException | None) -> str:
+    return f"{error}; asked again later"

@@ -9,12 +9,14 @@ from typing import Final
 
 from sidecar.clock import Clock
 from sidecar.supervisors.systemd_unit import FIELDS, PROPERTIES, Moment, properties_of, records_of, unit, unit_of
-from sidecar.supervisors.values import Container, Subject, Take, Trouble
+from sidecar.supervisors.values import Subject, Take, Trouble
 
 _DEADLINE_SECONDS: Final = 5.0
-_BACK_SECONDS: Final = 600
-"""How far back the journal is read: the longest usual stop, and some."""
-_LINES: Final = 500
+_JOURNAL: Final = (
+    *("journalctl", "--no-pager", "--quiet", "--output=json", f"--output-fields={FIELDS}"),
+    *("--since=-600s", "--lines=500", "_PID=1"),
+)
+"""systemd's own lines of the last ten minutes: the longest usual stop, and some."""
 
 
 class SystemdSource:
@@ -36,18 +38,18 @@ class SystemdSource:
 
     async def look(self, take: Take) -> None:
         """Ask about the unit of every model that has one."""
-        units = {unit_of(one, self._names) for one in self._subjects()}
-        containers = [await self._unit(name) for name in sorted(name for name in units if name is not None)]
-        take([one for one in containers if one is not None], None)
-
-    async def _unit(self, name: str) -> Container | None:
-        show = await _run("systemctl", "show", f"--property={PROPERTIES}", "--", name)
-        since = f"--since=-{_BACK_SECONDS}s"
-        where = ("--output=json", f"--output-fields={FIELDS}", since, f"--lines={_LINES}", "--no-pager", "--quiet")
-        journal = await _run("journalctl", *where, "_PID=1", f"UNIT={name}")
-        now = self._clock.now()
-        moment = Moment(monotonic_s=now.monotonic_s, wall_s=now.wall_s)
-        return unit(properties_of(show.decode("utf-8", "replace")), records_of(journal), moment)
+        names = {unit_of(one, self._names) for one in self._subjects()}
+        containers, lacking = [], None
+        for name in sorted(name for name in names if name is not None):
+            show = await _run("systemctl", "show", f"--property={PROPERTIES}", "--", name)
+            try:
+                records = records_of(await _run(*_JOURNAL, f"UNIT={name}"))
+            except Trouble as exc:  # `show` alone tells the last end until the next start
+                records, lacking = [], str(exc)
+            now = self._clock.now()
+            moment = Moment(monotonic_s=now.monotonic_s, wall_s=now.wall_s)
+            containers.append(unit(properties_of(show.decode("utf-8", "replace")), records, moment))
+        take([one for one in containers if one is not None], lacking)
 
 
 async def _run(*command: str) -> bytes:
@@ -68,6 +70,7 @@ async def _run(*command: str) -> bytes:
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
+        await process.wait()
     if process.returncode != 0:
         words = " ".join(err.decode("utf-8", "replace").split())[:200]
         raise Trouble(f"{command[0]} ended with status {process.returncode}: {words}", lasting=True)

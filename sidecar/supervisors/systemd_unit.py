@@ -1,7 +1,10 @@
 """How a systemd unit ended: from `systemctl show` and from systemd's own lines in the journal. Pure.
 
-`show` tells the last end until the next start, which with Restart= may come 100 ms later; the journal keeps it. Times
-of `show` are CLOCK_MONOTONIC in microseconds, those of the journal microseconds since 1970.
+Theory (systemd 252, tried)
+    * `show` tells the last end until the next start, which with Restart= may come 100 ms later, and nothing of a unit
+      that was stopped and unloaded; the journal keeps both. ExecMainPID stays that of the dead process.
+    * Of a process that left well, or by the SIGTERM of a stop, the journal says no code but "Deactivated successfully".
+    * Times of `show` are CLOCK_MONOTONIC in microseconds, those of the journal microseconds since 1970.
 """
 
 from __future__ import annotations
@@ -25,9 +28,13 @@ PROPERTIES: Final = (
     "Id,LoadState,ActiveState,Result,NRestarts,ExecMainPID,ExecMainCode,ExecMainStatus,"
     "ExecMainStartTimestampMonotonic,ExecMainExitTimestampMonotonic"
 )
-FIELDS: Final = "MESSAGE,MESSAGE_ID,JOB_TYPE"
-_STOPPING: Final = "de5b426a63be47a7b6ac3eaac82e2f6f"  # SD_MESSAGE_UNIT_STOPPING (sd-messages.h)
-_STARTED: Final = "39f53479d3a045ac8e11786248231fbf"  # SD_MESSAGE_UNIT_STARTED
+FIELDS: Final = "MESSAGE,MESSAGE_ID"
+# From sd-messages.h: a unit is started, is being stopped, its process exited, it was deactivated with success.
+_STARTED: Final = "39f53479d3a045ac8e11786248231fbf"
+_STOPPING: Final = "de5b426a63be47a7b6ac3eaac82e2f6f"
+_EXITED_ID: Final = "98e322203f7a4ed290d09fe03c09fe15"
+_SUCCESS: Final = "7ad2d189f7e94e70a38c781354912448"
+_CLIENT: Final = re.compile(r"Sent signal (SIG[A-Z0-9]+) to main process .* on client request")
 _EXITED: Final = "1"  # CLD_EXITED (waitid(2)); killed and dumped follow
 _UNIT: Final = re.compile(r"[\w@.:\\-]{1,256}\.service")
 _KINDS: Final = {
@@ -105,62 +112,65 @@ def unit(show: Mapping[str, str], journal: Sequence[Record], now: Moment) -> Con
 
 def _end(show: Mapping[str, str], journal: Sequence[Record], now: Moment) -> SupervisorEnd | None:
     """Give the last end: by the journal, which keeps it, else by `show` as long as it speaks of it."""
-    signs = _signs(journal)
+    life = _last_life(journal)
+    signs = _signs(life)
     result = next((str(sign.fields["result"]) for sign, _ in signs if sign.fields.get("result")), None)
-    left = next(((sign.fields, at) for sign, at in signs if sign.subject == "unit_exit"), None)
-    shown = _shown(show, now)
-    if left is not None:
-        code, number, finished = left[0].get("exit_code"), left[0].get("signal_number"), left[1]
-        if code is not None:  # 137 of a shell stands for a signal; systemd says which of the two it was
+    left = next((sign for sign, _ in signs if sign.subject == "unit_exit"), None)
+    if life:
+        code, number = (None, None) if left is None else (left.fields["exit_code"], left.fields["signal_number"])
+        if code is not None:  # 137 stands for a signal elsewhere; systemd says which of the two it was
             number = None
-    elif shown is not None:
+        finished = next(one.at_wall_s for one in life if one.message_id in (_EXITED_ID, _SUCCESS))
+    elif (shown := _shown(show, now)) is not None:
         code, number, finished = shown
-        result = result or show.get("Result")
+        result = show.get("Result")
     else:
         return None
+    client = next((found[0] for one in life if (found := _CLIENT.search(str(one.message))) is not None), None)
     return SupervisorEnd(
         source=f"systemd, unit {show.get('Id')}",
         exit_code=code if isinstance(code, int) else None,
         signal=number if isinstance(number, int) else None,
         oom_killed=True if result == "oom-kill" or any(sign.subject == "unit_oom" for sign, _ in signs) else None,
         reason=None if result == "success" else result,
+        message=client,
         finished_wall_s=finished,
         restart_count=_number(show.get("NRestarts")),
-        words=_words(signs, journal, result),
+        words=_words(signs, life, result),
     )
 
 
 def _shown(show: Mapping[str, str], now: Moment) -> tuple[int | None, int | None, float] | None:
     """Give exit code, signal and time of the last end; None where the unit was started again since, or never ended."""
     exited = now.wall(_number(show.get("ExecMainExitTimestampMonotonic")))
-    if exited is None or show.get("ExecMainPID", "0") != "0":
+    if exited is None:
         return None
     status = _number(show.get("ExecMainStatus"))
     return (status, None, exited) if show.get("ExecMainCode") == _EXITED else (None, status, exited)
 
 
-def _signs(journal: Sequence[Record]) -> list[tuple[Sign, float]]:
-    """Give what systemd's lines say since the start before the last end, each with its time."""
-    parser, last = MessageParser((*SYSTEMD, *KILLERS)), _last_life(journal)
-    for number, record in enumerate(last):
+def _signs(life: Sequence[Record]) -> list[tuple[Sign, float]]:
+    """Give what systemd's lines say, each with its time."""
+    parser = MessageParser((*SYSTEMD, *KILLERS))
+    for number, record in enumerate(life):
         text = record.message if isinstance(record.message, str) else ""
         parser.feed(Line(file="journal", number=number, text=text, whole=text, program="systemd"))
-    return [(sign, last[sign.line].at_wall_s) for sign in parser.finish()]
+    return [(sign, life[sign.line].at_wall_s) for sign in parser.finish()]
 
 
 def _last_life(journal: Sequence[Record]) -> Sequence[Record]:
     """Give the lines of the last life that ended: those behind its start, up to the next one."""
-    exits = [at for at, one in enumerate(journal) if "process exited" in str(one.message)]
-    if not exits:
+    ends = [at for at, one in enumerate(journal) if one.message_id in (_EXITED_ID, _SUCCESS)]
+    if not ends:
         return ()
     starts = [at for at, one in enumerate(journal) if one.message_id == _STARTED]
-    first = max((at for at in starts if at < exits[-1]), default=0)
-    behind = min((at for at in starts if at > exits[-1]), default=len(journal))
+    first = max((at for at in starts if at < ends[-1]), default=0)
+    behind = min((at for at in starts if at > ends[-1]), default=len(journal))
     return journal[first:behind]
 
 
 def _words(
-    signs: Sequence[tuple[Sign, float]], journal: Sequence[Record], result: str | None
+    signs: Sequence[tuple[Sign, float]], life: Sequence[Record], result: str | None
 ) -> tuple[SupervisorWord, ...]:
     words = [
         SupervisorWord(kind=kind, text=sign.summary, at_wall_s=at)
@@ -169,7 +179,7 @@ def _words(
     ]
     if result == "watchdog" and not any(word.kind is SupervisorWordKind.WATCHDOG for word in words):
         words.append(SupervisorWord(kind=SupervisorWordKind.WATCHDOG, text="the unit missed its watchdog"))
-    stopping = next((one for one in _last_life(journal) if one.message_id == _STOPPING), None)
+    stopping = next((one for one in life if one.message_id == _STOPPING), None)
     if stopping is not None:
         text = f"systemd was asked to stop or restart the unit ({stopping.message})"
         words.append(SupervisorWord(kind=SupervisorWordKind.DELETION, text=text, at_wall_s=stopping.at_wall_s))
