@@ -42,12 +42,12 @@ class Stage(lab.Stage):
 
     @contextlib.contextmanager
     def watched(self, name: str, command: Sequence[str], limits: Limits) -> Iterator[Model]:
-        """Run a model in a group of its own until the sidecar sees it; end and remove both afterwards."""
+        """Run a model in a group of its own until the sidecar has its black box; end and remove both afterwards."""
         with self.model(name, way=lab.Way(limits=limits, command=tuple(command))) as model:
             pid = model.main_pid()
             pidfd = os.pidfd_open(pid)
             try:
-                self.wait_seen(model)
+                self.wait_guarded(model)
                 yield Model(model.name, model.group, model.runner, model.log, pid, pidfd)
             finally:
                 os.close(pidfd)
