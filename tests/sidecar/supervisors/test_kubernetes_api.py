@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sidecar.clock import SystemClock
-from sidecar.supervisors import kubernetes_api
+from sidecar.supervisors import kubernetes, kubernetes_api
 from sidecar.supervisors.kubernetes import KubernetesSource
 from sidecar.supervisors.kubernetes_cluster import Cluster, find
 from sidecar.supervisors.values import Trouble
@@ -17,8 +17,9 @@ from tests.sidecar.supervisors.kube import NAME, OOM, UID, KubeServer, event, po
 
 
 @pytest.fixture
-def server() -> KubeServer:
-    """The API with our pod, whose server has not ended yet."""
+def server(monkeypatch: pytest.MonkeyPatch) -> KubeServer:
+    """The API with our pod, whose server has not ended yet; a watch that ends is begun again soon."""
+    monkeypatch.setattr(kubernetes, "_PAUSE_SECONDS", 0.05)
     return KubeServer(pod(5, status("server", 0)))
 
 
