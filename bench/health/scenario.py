@@ -77,3 +77,14 @@ def starve_sidecars(stage: Stage, _: Subject) -> None:
     """Give both sidecars a CPU quota of a fraction of what they need."""
     with starved(stage.sidecar_pids(), _STARVED_RATIO):
         time.sleep(_STARVED_SECONDS)
+
+
+def restarting(fault: str) -> Act:
+    """Have the server do it, and kill both sidecars just before the plain rule would fail it."""
+
+    def act(stage: Stage, subject: Subject) -> None:
+        subject.order(fault)
+        time.sleep(stage.pace.plain_seconds - stage.pace.period_seconds)
+        stage.restart_sidecars()
+
+    return act

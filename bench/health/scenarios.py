@@ -8,7 +8,7 @@ from typing import Final
 
 from bench.health.emulated import IN_THE_MACHINE
 from bench.health.pace import HERE
-from bench.health.scenario import Lane, Scenario, freeze, order, starve_sidecars, stop, stop_sidecars
+from bench.health.scenario import Lane, Scenario, freeze, order, restarting, starve_sidecars, stop, stop_sidecars
 from bench.health.server import COMPILE_SECONDS
 from bench.health.stage import Casting, throttled
 from bench.health.starving import can_starve
@@ -16,6 +16,9 @@ from tests.lab.kit.offer import Mode, offer
 
 _FREEZE: Final = "frozen at its limit (v1 oom_kill_disable)"
 _STARVE: Final = "sidecars starved by a CPU quota"
+
+_RESTART_SECONDS: Final = 10.0
+"""What a sidecar may take to come back and to be handed the server: what it missed is not held against that."""
 
 _TORCH_MIB: Final = 275
 """What torch, the server and the runner take before any weights, and a little."""
@@ -72,6 +75,8 @@ WELL: Final = (
     Scenario(name="half of a worker pool has crashed", lane=Lane.STILL, act=order("crash_half"),
              casting=_pool(through=True)),
     Scenario(name="half of a worker pool hangs", lane=Lane.STILL, act=order("hang_half"), casting=_pool(through=True)),
+    Scenario(name="sidecars killed while 8 threads thrash", lane=Lane.BUSY, act=restarting("thrash"),
+             casting=_weights(100, 400), seconds=30),
     Scenario(name="sidecars stopped for a while", lane=Lane.STILL, act=stop_sidecars, seconds=8),
     Scenario(name=_STARVE, lane=Lane.STILL, act=starve_sidecars, seconds=8),
 )  # fmt: skip
@@ -81,6 +86,8 @@ HANGS: Final = (
              bounds={"A": HERE.idle_seconds, "C": COMPILE_SECONDS / 2 + HERE.idle_seconds}),
     Scenario(name="SIGSTOP", lane=Lane.STILL, act=stop, bounds=HERE.idle()),
     Scenario(name="deadlock, idle", lane=Lane.STILL, act=order("deadlock"), bounds=HERE.idle()),
+    Scenario(name="deadlock, sidecars killed meanwhile", lane=Lane.STILL, act=restarting("deadlock"),
+             bounds=dict.fromkeys("ABC", HERE.idle_seconds + _RESTART_SECONDS)),
     Scenario(name="deadlock while other threads thrash", lane=Lane.BUSY, act=order("thrash_then_deadlock"),
              casting=_weights(100, 400), bounds=HERE.pressed()),
     Scenario(name="endless loop that holds the GIL", lane=Lane.BUSY, act=order("spin_with_gil"), bounds=HERE.idle()),

@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Final, Self
+from typing import IO, Final, Self
 
 from bench.demo.probes import document, request
 from bench.demo.stage import drop_from_page_cache
@@ -32,7 +32,7 @@ from guard.link.handover import Who, gather
 from guard.link.protocol import Role
 from guard.model import LifeId, Unknown
 from tests.lab.kit.cgroups import Cgroup, Limits
-from tests.lab.kit.namespaces import Apart, inner_pid
+from tests.lab.kit.namespaces import Apart, inner_pid, served_pid
 from tests.lab.kit.offer import offer
 from tests.lab.kit.places import PYTHON
 from tests.lab.kit.ports import free_port
@@ -42,7 +42,6 @@ MODEL: Final = "subject"
 OOMGUARD: Final = str(Path(sys.prefix, "bin", "oomguard"))
 MODEL_UID: Final = 10001
 SIDECAR_UID: Final = 65534
-_SERVER: Final = (PYTHON, "-m", "bench.health.server")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +103,8 @@ class Stage:
         self.pace: Final = pace
         self._exit = ExitStack()
         self._ports: dict[str, int] = {}
+        self._groups: dict[str, Cgroup] = {}
+        self._logs: dict[str, IO[bytes]] = {}
         self.sidecars: dict[str, subprocess.Popen[bytes]] = {}
         self._lives = 0
 
@@ -113,6 +114,7 @@ class Stage:
             self._group = self._exit.enter_context(Cgroup.make("health"))
             self.port = free_port()
             for name in ("b", "c"):
+                self._make_directory(name)
                 self._start_sidecar(name)
             for name in ("b", "c"):
                 until(partial(self._answers, name), 30, f"sidecar {name} to answer", pause_seconds=0.1)
@@ -125,26 +127,37 @@ class Stage:
         """Stop everything."""
         self._exit.close()
 
-    def _start_sidecar(self, name: str) -> None:
+    def _make_directory(self, name: str) -> None:
         shared = self.folder / name
         shutil.rmtree(shared, ignore_errors=True)
         shared.mkdir(parents=True)
         shared.chmod(0o777)
-        port = self._ports[name] = free_port()
+        self._ports[name] = free_port()
+        self._logs[name] = self._exit.enter_context((self.folder / f"sidecar-{name}.log").open("wb"))
+        self._groups[name] = self._group.child(f"sidecar-{name}")
+
+    def _start_sidecar(self, name: str) -> None:
+        shared = self.folder / name
         settings = {
             "dir": shared,
-            "listen": f"127.0.0.1:{port}",
+            "listen": f"127.0.0.1:{self._ports[name]}",
             "probe": f"http://127.0.0.1:{self.port}/health",
             "sight": "handover",
             **self.pace.settings(),
         }
-        log = self._exit.enter_context((self.folder / f"sidecar-{name}.log").open("wb"))
-        self.sidecars[name] = self._group.child(f"sidecar-{name}").spawn(
+        self.sidecars[name] = self._groups[name].spawn(
             [OOMGUARD, "sidecar"],
             apart=Apart(uid=SIDECAR_UID, reachable=(str(shared),)),
             env={f"OOMGUARD_{key.upper()}": str(value) for key, value in settings.items()},
-            output=log,
+            output=self._logs[name],
         )
+
+    def restart_sidecars(self) -> None:
+        """Kill both sidecars and start them again on the same directories, as a supervisor would."""
+        for group in self._groups.values():
+            group.kill_all()
+        for name in self.sidecars:
+            self._start_sidecar(name)
 
     def _answers(self, name: str) -> bool:
         if self.sidecars[name].poll() is not None:
@@ -174,7 +187,7 @@ class Stage:
             drop_from_page_cache(path)
         go = self.folder / "go"
         go.unlink(missing_ok=True)
-        command = [*_SERVER, "--port", str(self.port), "--go", str(go)]
+        command = [PYTHON, "-m", "bench.health.server", "--port", str(self.port), "--go", str(go)]
         for flag in ("weights", "load", "checkpoints", "workers"):
             if value := getattr(casting, flag):
                 command += [f"--{flag}", str(value)]
@@ -191,7 +204,7 @@ class Stage:
                 },
                 output=output,
             )
-            pid = until(lambda: _server_pid(runner.pid), 20, "the server to run")
+            pid = until(lambda: served_pid(runner.pid), 20, "the server to run")
             link = self._hand_over_to_b(pid)
             try:
                 for name in ("b", "c"):
@@ -222,15 +235,6 @@ class Stage:
         link = LinkClient(LinkSettings(path), lambda: gather(reader, who, pid=pid), lambda _: None)
         link.start()
         return link
-
-
-def _server_pid(runner_pid: int) -> int | None:
-    """Give the server's pid; before it, the runner's process has other children, of mount(8) for one."""
-    pid = inner_pid(runner_pid)
-    with contextlib.suppress(OSError):
-        if pid is not None and Path(f"/proc/{pid}/cmdline").read_bytes().startswith("\0".join(_SERVER).encode()):
-            return pid
-    return None
 
 
 def throttled(memory_mib: int | None, iops: int | None) -> Limits:
