@@ -44,8 +44,10 @@ def _oomguard(prefix: Path, shared: Path, *words: str, path: str = "", cwd: Path
 def test_the_wheel_holds_the_two_packages(wheel: Path) -> None:
     """Nothing else is installed: no tests, no `.pth`, no third module."""
     with zipfile.ZipFile(wheel) as archive:
-        tops = {name.partition("/")[0] for name in archive.namelist()}
+        names = archive.namelist()
+    tops = {name.partition("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"guard", "sidecar"}
+    assert "sidecar/report/style.css" in names
 
 
 @pytest.mark.parametrize("kind", ["module", "package", "cwd"])

@@ -6,7 +6,7 @@ from typing import Final
 
 from sidecar.outputs.shape import iso
 from sidecar.report import rows
-from sidecar.report.charts import ABOVE, OWN
+from sidecar.report.charts_memory import ABOVE, OWN
 from sidecar.report.rows import Document, Row
 from sidecar.report.story import Opinion, Statement, Verdict, Weight
 from sidecar.units import human_bytes

@@ -3,144 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from typing import Final, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Final
 
-from sidecar.report.curves import ever, known, rates, values
+from sidecar.report.charts_memory import memory, others
+from sidecar.report.curves import ever, known, known_ones, of_level, rates, values
 from sidecar.report.frames import Frame
-from sidecar.report.rows import Gpu, Key, Level, Limit, Row, Stall
+from sidecar.report.rows import Gpu, Key, Level, Row, Stall
 from sidecar.report.story import Chart, Curve, Point, Shape, Unit
-from sidecar.units import human_seconds
-
-_OfLevel: TypeAlias = "Callable[[Level], float | None]"
 
 _MICRO: Final = 1_000_000
-_WORTH_SAYING_SECONDS: Final = 0.3
-"""Readings that end longer before the end leave a gap that everybody sees."""
-
-
-OWN: Final = "the model's own group"
-ABOVE: Final = "a group above the model's"
-
-
-def memory(frames: Sequence[Frame], level: str) -> Chart:
-    """Draw memory of one level by kind against its limits. What reclaim can take lies on top."""
-    bands = [
-        Curve(label=label, style=style, shape=Shape.AREA, points=values(frames, _of(level, pick)))
-        for label, style, pick in _BANDS
-    ]
-    bands = [band for band in bands if ever(band.points)]
-    lines = _drawn(
-        Curve(label=label, style=style, shape=Shape.LINE, points=values(frames, _of(level, pick)))
-        for label, style, pick in _LINES[bool(bands) :]
-    )
-    return Chart(
-        title=f"Memory of {_whom(frames, level)}",
-        where=level,
-        unit=Unit.BYTES,
-        curves=(*bands, *lines, *_limits(frames, level)),
-        notes=(*_notes(frames, level, bands or lines), *([] if bands else ["memory.stat was not read: no kinds"])),
-    )
-
-
-def _whom(frames: Sequence[Frame], level: str) -> str:
-    own = any(frame.row.levels and frame.row.levels[0].name == level for frame in frames)
-    return OWN if own else ABOVE
-
-
-def _anon(level: Level) -> int | None:
-    return level.stat.get("total_rss", level.stat.get("anon"))
-
-
-def _shared(level: Level) -> int | None:
-    return level.stat.get("total_shmem", level.stat.get("shmem"))
-
-
-def _cache(level: Level) -> int | None:
-    """Page cache of files: the kernel's `file` and `cache` hold shared memory as well."""
-    every, shared = level.stat.get("total_cache", level.stat.get("file")), _shared(level)
-    return None if every is None or shared is None else max(0, every - shared)
-
-
-def _mapped(level: Level) -> int | None:
-    cache, mapped = _cache(level), level.stat.get("total_mapped_file", level.stat.get("file_mapped"))
-    return None if cache is None or mapped is None else min(cache, mapped)
-
-
-def _not_mapped(level: Level) -> int | None:
-    cache, mapped = _cache(level), _mapped(level)
-    return None if cache is None else cache - (mapped or 0)
-
-
-def _rest(level: Level) -> int | None:
-    """What is charged beside the kinds that are named: on v1 the kernel's own memory, which memory.stat lacks there."""
-    parts = (_anon(level), _shared(level), _cache(level))
-    if level.current is None or None in parts:
-        return None
-    return max(0, level.current - sum(part or 0 for part in parts) - level.stat.get("kernel", 0))
-
-
-_BANDS: Final[tuple[tuple[str, str, _OfLevel], ...]] = (
-    ("anonymous", "anon", _anon),
-    ("shared memory", "shmem", _shared),
-    ("kernel", "kernel", lambda level: level.stat.get("kernel")),
-    ("other", "rest", _rest),
-    ("mapped files", "mapped", _mapped),
-    ("page cache, not mapped", "cache", _not_mapped),
-)
-_LINES: Final[tuple[tuple[str, str, _OfLevel], ...]] = (
-    ("in use", "usage", lambda level: level.current),
-    ("cannot be reclaimed", "held", lambda level: level.unreclaimable),
-)
-
-
-def others(frames: Sequence[Frame], level: str) -> list[Chart]:
-    """Draw each further level that has a limit."""
-    names = dict.fromkeys(one.name for frame in frames for one in frame.row.levels if one.name != level)
-    charts = []
-    for name in names:
-        limits = _limits(frames, name)
-        if limits:
-            points = values(frames, _of(name, lambda one: one.current))
-            usage = Curve(label="in use", style="usage", shape=Shape.LINE, points=points)
-            title = f"Memory of {_whom(frames, name)}"
-            charts.append(Chart(title=title, where=name, unit=Unit.BYTES, curves=(usage, *limits)))
-    return charts
-
-
-def _limits(frames: Sequence[Frame], level: str) -> tuple[Curve, ...]:
-    picks: tuple[tuple[str, str, _OfLevel], ...] = (
-        ("limit (memory.max)", "max", lambda one: _number(one.max)),
-        ("throttling (memory.high)", "high", lambda one: _number(one.high)),
-    )
-    return _drawn(
-        Curve(label=label, style=style, shape=Shape.LIMIT, points=values(frames, _of(level, pick)))
-        for label, style, pick in picks
-    )
-
-
-def _number(limit: Limit | None) -> int | None:
-    return limit if isinstance(limit, int) else None
-
-
-def _notes(frames: Sequence[Frame], level: str, curves: Sequence[Curve]) -> list[str]:
-    """Say what the curves of a level do not show."""
-    said = []
-    found = [one.max for frame in frames if (one := frame.row.level(level)) is not None]
-    if not any(isinstance(limit, int) for limit in found):
-        said.append("no limit is set at this level" if "unlimited" in found else "its limit could not be read")
-    times = [at for curve in curves for at, value in curve.points if at < 0 and value is not None]
-    if times and -max(times) > _WORTH_SAYING_SECONDS:
-        said.append(f"last reading {human_seconds(-max(times))} before the end")
-    return said
-
-
-def _of(level: str, pick: _OfLevel) -> Callable[[Row], float | None]:
-    def picked(row: Row) -> float | None:
-        found = row.level(level)
-        return None if found is None else pick(found)
-
-    return picked
 
 
 def pressure(frames: Sequence[Frame], level: str) -> Chart | None:
@@ -174,7 +46,7 @@ def _stalls(frames: Sequence[Frame], title: str, stall: Callable[[Row, str], Sta
             ("some task, for a disk", "io-some", "io_psi", "some_us"),
         )
     ]
-    drawn = _drawn(curves)
+    drawn = known_ones(curves)
     return Chart(title=title, unit=Unit.SHARE, curves=drawn) if drawn else None
 
 
@@ -190,7 +62,7 @@ def faults(frames: Sequence[Frame], level: str) -> list[Chart]:
         ("Major faults", "faults", lambda one: _counter(one, "pgmajfault")),
         ("Evicted pages read again", "refaults", refaults),
     ):
-        points = rates(frames, _of(level, pick))
+        points = rates(frames, of_level(level, pick))
         if known(points):
             curve = Curve(label=title.lower(), style=style, shape=Shape.LINE, points=points)
             charts.append(Chart(title=title, unit=Unit.PER_SECOND, curves=(curve,)))
@@ -271,7 +143,7 @@ def node(frames: Sequence[Frame]) -> Chart | None:
         Curve(label="available", style="node", shape=Shape.LINE, points=points),
         Curve(label="the node has", style="high", shape=Shape.LIMIT, points=whole),
     )
-    return Chart(title="Memory available on the node", unit=Unit.BYTES, curves=_drawn(curves))
+    return Chart(title="Memory available on the node", unit=Unit.BYTES, curves=known_ones(curves))
 
 
 def work(frames: Sequence[Frame]) -> list[Chart]:
@@ -299,10 +171,6 @@ def work(frames: Sequence[Frame]) -> list[Chart]:
         )
         charts.append(Chart(title=f"Progress of {name}", unit=Unit.BYTES, curves=curves))
     return charts
-
-
-def _drawn(curves: Iterable[Curve]) -> tuple[Curve, ...]:
-    return tuple(curve for curve in curves if known(curve.points))
 
 
 def all_charts(frames: Sequence[Frame], level: str | None) -> tuple[Chart, ...]:

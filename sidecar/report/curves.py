@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from statistics import median
 from typing import Final, TypeAlias
 
 from sidecar.report.frames import Frame
-from sidecar.report.rows import Row
-from sidecar.report.story import Point
+from sidecar.report.rows import Level, Row
+from sidecar.report.story import Curve, Point
 
 Pick: TypeAlias = "Callable[[Row], float | None]"
+OfLevel: TypeAlias = "Callable[[Level], float | None]"
 
 _RATE_SECONDS: Final = 1.0
 """A rate is over about a second: between ticks of 100 ms the kernel's own counters move by steps."""
@@ -55,6 +56,21 @@ def _with_gaps(points: Sequence[Point], *, end: bool = False) -> Iterator[Point]
 def _longest_step(times: Sequence[float]) -> float:
     steps = [after - before for before, after in pairwise(times)]
     return max(_LONGEST_STEP_SECONDS, 4 * median(steps)) if steps else _LONGEST_STEP_SECONDS
+
+
+def of_level(level: str, pick: OfLevel) -> Pick:
+    """Pick a value of one level, found by its name; unknown where the level is not there."""
+
+    def picked(row: Row) -> float | None:
+        found = row.level(level)
+        return None if found is None else pick(found)
+
+    return picked
+
+
+def known_ones(curves: Iterable[Curve]) -> tuple[Curve, ...]:
+    """Give the curves of which anything is known."""
+    return tuple(curve for curve in curves if known(curve.points))
 
 
 def known(points: Sequence[Point]) -> bool:

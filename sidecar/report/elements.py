@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 from xml.etree.ElementTree import Element, tostring
 
@@ -29,3 +30,24 @@ def _add_text(element: Element, text: str) -> None:
 def render(element: Element) -> str:
     """Write an element as HTML."""
     return tostring(element, encoding="unicode", method="html")
+
+
+def section(title: str, intro: str | None, *children: Child) -> Element:
+    """Make a part of the page with a heading."""
+    return tag("section", tag("h2", title), tag("p", intro, class_="soft") if intro else None, *children)
+
+
+def table(head: Sequence[str], rows: Iterable[Element]) -> Element:
+    """Make a table that scrolls by itself where it is too wide; without a head its rows are pairs."""
+    top = tag("thead", tag("tr", *(tag("th", name, scope="col") for name in head))) if head else None
+    return tag("div", tag("table", top, tag("tbody", *rows), class_="wide" if head else "pairs"), class_="scroll")
+
+
+def bullets(texts: Sequence[str], style: str) -> Element:
+    """Make a list."""
+    return tag("ul", *(tag("li", text) for text in texts), class_=style)
+
+
+def date(iso: str) -> str:
+    """Say a time in UTC."""
+    return iso.replace("T", " ").replace("Z", " UTC")

@@ -26,13 +26,16 @@ def text(story: Story, *, columns: int, colours: bool, unicode: bool) -> str:
     """Give the report as text, `columns` wide."""
     out = io.StringIO()
     console = Console(file=out, width=columns, force_terminal=colours, highlight=False, markup=False, emoji=False)
-    for part in (_head, _answers, _reasons, _timeline, _events):
-        part(console, story, unicode)
+    _head(console, story)
+    _answers(console, story)
+    _reasons(console, story)
+    _timeline(console, story, unicode=unicode)
+    _events(console, story)
     said = out.getvalue().replace("\N{MINUS SIGN}", "-")
     return "\n".join(line.rstrip() for line in said.splitlines()) + "\n"
 
 
-def _head(console: Console, story: Story, _unicode: bool) -> None:  # noqa: FBT001 - one shape for all parts
+def _head(console: Console, story: Story) -> None:
     verdict = story.verdict
     console.print(Text(f"{story.model} ended {story.at}   incident {story.id}", style="dim"))
     console.print(Text(verdict.headline, style=f"bold {_COLOURS[verdict.tone]}"))
@@ -41,7 +44,7 @@ def _head(console: Console, story: Story, _unicode: bool) -> None:  # noqa: FBT0
     console.print(Text(verdict.summary))
 
 
-def _answers(console: Console, story: Story, _unicode: bool) -> None:  # noqa: FBT001
+def _answers(console: Console, story: Story) -> None:
     verdict = story.verdict
     group = f" ({verdict.group})" if verdict.group else ""
     rows = [("Whose limit", f"{verdict.whose}{group}")]
@@ -60,7 +63,7 @@ def _grid(rows: Sequence[Sequence[str]]) -> Table:
     return grid
 
 
-def _reasons(console: Console, story: Story, _unicode: bool) -> None:  # noqa: FBT001
+def _reasons(console: Console, story: Story) -> None:
     verdict = story.verdict
     _said(console, "For", [_sourced(one) for one in verdict.supporting])
     _said(console, "Against", [_sourced(one) for one in verdict.against])
@@ -92,7 +95,7 @@ def _said(console: Console, title: str, texts: Sequence[str]) -> None:
     console.print(Padding(_grid([("-", one) for one in texts]), (0, 0, 0, 2)))
 
 
-def _timeline(console: Console, story: Story, unicode: bool) -> None:  # noqa: FBT001
+def _timeline(console: Console, story: Story, *, unicode: bool) -> None:
     console.print()
     console.print(Text(f"Timeline, from {scale.from_end(story.start_s)} to the end", style="bold"))
     cells = max(10, console.width - _LABEL_COLUMNS - _VALUE_COLUMNS - 6)
@@ -103,7 +106,7 @@ def _timeline(console: Console, story: Story, unicode: bool) -> None:  # noqa: F
         grid = Table.grid(padding=(0, 2))
         grid.add_column(width=_LABEL_COLUMNS)
         grid.add_column(width=cells, no_wrap=True)
-        for curve, drawn in _lines(chart, story.start_s, cells, unicode):
+        for curve, drawn in _lines(chart, story.start_s, cells, unicode=unicode):
             value = "" if curve.shape in _DOTS else scale.words(curve.last_known(story.quiet_s), chart.unit)
             grid.add_row(curve.label, drawn, value)
         console.print(Padding(grid, (0, 0, 0, 2)))
@@ -114,7 +117,7 @@ def _timeline(console: Console, story: Story, unicode: bool) -> None:  # noqa: F
     _said(console, "Not in the record", story.unseen)
 
 
-def _lines(chart: Chart, start_s: float, cells: int, unicode: bool) -> Iterator[tuple[Curve, str]]:  # noqa: FBT001
+def _lines(chart: Chart, start_s: float, cells: int, *, unicode: bool) -> Iterator[tuple[Curve, str]]:
     values = [value for curve in chart.curves for _, value in curve.points if value is not None]
     top = scale.top_of(values, chart.unit)
     for curve in chart.curves:
@@ -151,7 +154,7 @@ def _letter(value: float | None, letters: Sequence[tuple[float, str]]) -> str:
     return " " if value is None else [letter for height, letter in letters if height <= value][-1]
 
 
-def _events(console: Console, story: Story, _unicode: bool) -> None:  # noqa: FBT001
+def _events(console: Console, story: Story) -> None:
     if not story.happenings:
         return
     console.print()
