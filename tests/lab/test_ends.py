@@ -13,6 +13,7 @@ from tests.lab.cases import (
     crowd,
     ends,
     exits,
+    haste,
     kernel_log,
     killers,
     memory,
@@ -32,7 +33,9 @@ pytestmark = [
     pytest.mark.skipif(offer().mode is None, reason=offer().reason),
 ]
 
-CASES = [case for module in (ends, memory, signals, exits, crowd, killers, unpressed) for case in cases_of(module)]
+CASES = [
+    case for module in (ends, memory, signals, exits, haste, crowd, killers, unpressed) for case in cases_of(module)
+]
 
 
 @pytest.fixture(scope="module")

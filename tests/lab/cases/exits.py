@@ -7,7 +7,6 @@ from importlib.util import find_spec
 from tests.lab.cases.stage import USUAL, Document, Stage, Way
 from tests.lab.cases.verdicts import ended
 from tests.lab.kit.cgroups import MIB, Limits, NotOfferedError
-from tests.lab.kit.wait import until
 
 _TORCH = Way(limits=Limits(memory_max_bytes=1024 * MIB), small={"/dev/shm": 16})
 
@@ -28,13 +27,6 @@ def case_uncaught_exception(stage: Stage) -> None:
     incident = _exits(stage, "traceback", "fail", 1)
     assert "ValueError: a load that fails" in incident["summary"], incident
     assert incident["fields"]["failure_exception"] == "ValueError"
-
-
-def case_uncaught_exception_at_once(stage: Stage) -> None:
-    """It fails before the guard's connection: application_exit at once, and the exception once its box is found."""
-    with stage.model("at-once", "fail") as model:
-        ended(stage, model, "application_exit", "high")
-        until(lambda: "a load that fails" in stage.incident(model)["summary"], 30, "the exception to be named")
 
 
 def case_exit_in_a_thread(stage: Stage) -> None:

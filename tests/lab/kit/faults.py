@@ -76,23 +76,11 @@ def gulp(size: int, score: int = 0) -> None:
     time.sleep(3600 if held else 0)
 
 
-def crowd_out(first: float, then: float, when: str) -> None:
-    """Leave `first` percent of the node's memory available, at the cue only `then`.
-
-    It is the first victim that any OOM killer would choose.
-    """
-    Path("/proc/self/oom_score_adj").write_text("1000")
-    held = [b"\1" * _bytes_above(first)]
-    while not Path(when).exists():
-        time.sleep(0.02)
-    held.append(b"\1" * _bytes_above(then))
-    time.sleep(3600)
-
-
-def _bytes_above(percent: float) -> int:
+def crowd_out(percent: float) -> None:
+    """Leave so many percent of the node's memory available, as the first victim that any OOM killer would choose."""
     lines = (line.split() for line in Path("/proc/meminfo").read_text().splitlines())
     kib = {words[0]: int(words[1]) for words in lines}
-    return max(0, int(kib["MemAvailable:"] - kib["MemTotal:"] * percent / 100) << 10)
+    gulp(size=int(kib["MemAvailable:"] - kib["MemTotal:"] * percent / 100) >> 10, score=1000)
 
 
 def fill(path: str, size: int = 1 << 20) -> None:
