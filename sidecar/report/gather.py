@@ -7,6 +7,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec.structs import replace
+
 from sidecar.record.progress import bar
 from sidecar.record.reading import EventRow, IncidentRow, RecordError, RecordReader, SampleRow
 from sidecar.record.redact import Redactor
@@ -61,8 +63,9 @@ def story(record: RecordReader, wanted: Wanted) -> Story:
         raise RecordError(
             f"incident {row.id} in {record.path} is not in the shape of this release; try a newer oomguard"
         )
+    stored = _on_its_own_clock(record, row, stored)
     about = _About(record, row, stored, wanted)
-    document = rows.document(about.shown(row.document))
+    document = rows.document(about.shown({**row.document, "monotonic_s": stored.monotonic_s}))
     if document is None:
         raise RecordError(f"incident {row.id} in {record.path} cannot be shown")
     return tell(
@@ -74,6 +77,14 @@ def story(record: RecordReader, wanted: Wanted) -> Story:
             seconds=min(wanted.seconds, about.oldest_seconds()),
         )
     )
+
+
+def _on_its_own_clock(record: RecordReader, row: IncidentRow, stored: rows.Document) -> rows.Document:
+    """Bring an end that no sidecar saw to the clock of its boot: it was placed on that of the boot that found it."""
+    if row.last_sample is not None:
+        return stored
+    offset_s = next((boot.offset_s for boot in record.boots() if boot.id == stored.life.boot_id), None)
+    return stored if offset_s is None else replace(stored, monotonic_s=stored.wall_s - offset_s)
 
 
 class _About:

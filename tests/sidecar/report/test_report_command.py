@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import resource
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import TypeAlias
 
@@ -110,6 +113,21 @@ def test_the_timeline_is_as_long_as_asked_for(tmp_path: Path) -> None:
     """--last shortens it; it never begins before the life that ended."""
     assert "Timeline, from -6 s" in run("--text", "--last", "6", folder=tmp_path).stdout
     assert "Timeline, from -15.9 s" in run("--text", "--last", "90000", folder=tmp_path).stdout
+
+
+def test_an_end_found_in_a_later_boot_lies_on_its_own_clock(tmp_path: Path) -> None:
+    """What no sidecar saw is placed by the wall clock: the finder's monotonic clock is of another boot."""
+    copy = tmp_path / "record.sqlite"
+    shutil.copy(RECORD, copy)
+    with closing(sqlite3.connect(copy)) as record, record:
+        record.execute(
+            "UPDATE incidents SET last_sample=NULL, document=json_set(document, '$.monotonic_s', 99.5) WHERE id=?",
+            (HANG,),
+        )
+    said = run(HANG, "--text", folder=tmp_path, OOMGUARD_DIR=str(tmp_path)).stdout
+    assert "Timeline, from -19.2 s" in said
+    assert "the model was hung" in said
+    assert re.search(r"(end|\+0\.\d+ s) +model_ended +The model was ended by SIGKILL", said)
 
 
 def test_redacted(tmp_path: Path) -> None:
