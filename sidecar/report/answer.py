@@ -45,6 +45,8 @@ _WHOSE: Final[dict[EndClass, str]] = {
     EndClass.UNKNOWN: "it cannot be told",
 }
 
+_BY_MEMORY: Final = (EndClass.GLOBAL_OOM, EndClass.USERSPACE_OOM, EndClass.UNKNOWN)
+
 _SURENESS: Final[dict[Confidence, str]] = {
     Confidence.HIGH: "the evidence decides",
     Confidence.MEDIUM: "strong but indirect evidence",
@@ -83,7 +85,9 @@ def _opinion(one: rows.Opinion) -> Opinion:
 
 def _whose(document: Document, last: Row | None) -> str:
     if document.end_class is not EndClass.CGROUP_OOM:
-        return _WHOSE[document.end_class]
+        kills = document.count("oom_kills")
+        counted = kills and document.end_class not in _BY_MEMORY
+        return _WHOSE[document.end_class] + (f"; but its group counted OOM kills ({kills})" if counted else "")
     limit = document.count("limit_bytes")
     return f"{_group(document, last)}{'' if limit is None else f': {human_bytes(limit)}'}"
 

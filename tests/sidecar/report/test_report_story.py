@@ -58,6 +58,14 @@ def test_every_class_has_words(end_class: EndClass) -> None:
     assert said.end_class == end_class.value
 
 
+def test_a_kill_beside_another_cause_is_told() -> None:
+    """A server that exits by itself after its worker was killed for memory has a limit to look at all the same."""
+    changed = {"class": "application_exit", "level": None, "fields": {"exit_code": 1, "oom_kills": 1}}
+    assert story(GROWTH, **changed).verdict.whose == (
+        "no memory limit: the server's own decision; but its group counted OOM kills (1)"
+    )
+
+
 def test_a_child_is_called_one() -> None:
     """The end of a worker is not the model's."""
     assert story(GROWTH, main=False).verdict.headline == "A child process ended: a memory limit killed it"
