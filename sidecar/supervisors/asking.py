@@ -90,6 +90,7 @@ class Asking:
         else:
             self._degraded.set(self.name, lacking)
         subjects = self._models.subjects()
+        self._matched = {one.model: self._matched[one.model] for one in subjects if one.model in self._matched}
         for subject in subjects:
             alone = all(one is subject or not one.alive for one in subjects)
             container = container_of(subject, containers, self._models.names, alone=alone)

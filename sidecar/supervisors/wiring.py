@@ -32,18 +32,21 @@ class Supervisors:
 
     def __init__(self, parts: Parts, environ: Mapping[str, str]) -> None:
         self._parts = parts
+        self._found = choose.find(parts.hub.settings, environ)
         self._askings: list[Asking] = []
         hub = parts.hub
-        for found in choose.find(hub.settings, environ):
+        for found in self._found:
             if found.make is None:
-                hub.degraded.set(found.name, f"{found.words}; {found.advice}".strip("; "))
                 continue
             models = Models(names=choose.names(hub.settings), subjects=self._subjects, told=self._told)
             source = found.make(hub.clock, self._subjects)
             self._askings.append(Asking(source, hub.clock, hub.degraded, models))
 
     def start(self, supervisor: Supervisor) -> None:
-        """Start the tasks of each, and have each hear of ends and starts."""
+        """Start the tasks of each, and have each hear of ends and starts. Say which was set and cannot be asked."""
+        for found in self._found:
+            if found.make is None:
+                self._parts.hub.degraded.set(found.name, f"{found.words}; {found.advice}".strip("; "))
         for asking in self._askings:
             supervisor.start(f"following {asking.name}", asking.follow)
             supervisor.start(f"asking {asking.name} again", asking.look_again)

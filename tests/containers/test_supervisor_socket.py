@@ -16,6 +16,7 @@ from sidecar.supervisors.values import Container, Trouble
 from sidecar.verdict.supervisor_values import SupervisorEnd
 from tests.containers import podman as images
 from tests.containers.podman import BASE, ROOT, Podman
+from tests.containers.test_containers import wait_for
 from tests.lab.kit.wait import until
 from tests.sidecar.daemons import Daemon
 from tests.sidecar.supervisors.heard import Heard, running
@@ -201,6 +202,39 @@ def test_a_kill_by_the_health_check_is_refined_to_one(podman: Podman, daemon: Da
     incident = until(refined, 60, "the verdict to be refined")
     assert [one["class"] for one in incident["history"]][-1] == "health_check"
     assert len(daemon.get("/incidents")["incidents"]) == 1
+
+
+SIDECAR = "og-socket-sidecar"
+
+
+@pytest.fixture
+def beside(podman: Podman, socket: Path) -> Iterator[Podman]:
+    """Model and sidecar in containers of their own that share a volume; the sidecar has the socket, and no root."""
+    socket.chmod(0o666)  # elsewhere its group is added to the sidecar's
+    engine = ("-v", f"{socket}:/run/engine.sock:ro", "-e", "OOMGUARD_SUPERVISED_SOCKET=/run/engine.sock")
+    least = ("--cap-drop=ALL", "--read-only", "--security-opt=no-new-privileges", "--memory=64m")
+    volume = ("-v", "og-socket-shared:/run/oomguard", "--network=none")
+    podman("run", "-d", "--name", SIDECAR, *volume, *least, *engine, images.SIDECAR)
+    podman("run", "-d", "--name", NAME, *volume, "--restart=always", images.MODEL)
+    try:
+        yield podman
+    finally:
+        podman("rm", "-f", "-t", "0", NAME, SIDECAR, check=False)
+        podman("volume", "rm", "-f", "og-socket-shared", check=False)
+
+
+def test_a_sidecar_in_a_container_finds_the_models(beside: Podman) -> None:
+    """It knows itself by its mounts, and the model's container as the one that has the same volume."""
+
+    def seen() -> dict[str, Any] | None:
+        model = beside.get_json(SIDECAR, "http://127.0.0.1:9475/status")["models"].get("example")
+        return model["supervised"][0] if model and model["supervised"] else None
+
+    found = wait_for("the container to be known", seen, 60)
+    assert (found["name"], found["supervisor"], found["running"], found["end"]) == (NAME, "podman", True, None)
+    beside("exec", NAME, "python3", "-c", "import os; os.kill(-1, 9)", check=False)  # all but the first process
+    again = wait_for("the restart", lambda: (one := seen()) and one["restart_count"] and one["end"] and one, 60)
+    assert again["end"]["exit_code"] == 137
 
 
 async def test_a_socket_without_a_service_is_a_trouble(tmp_path: Path) -> None:
