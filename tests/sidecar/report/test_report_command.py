@@ -171,6 +171,30 @@ def test_a_record_that_cannot_be_read(tmp_path: Path, refused: Refused) -> None:
     assert "no record" in refused("--record", str(foreign))
 
 
+def test_a_record_without_ends(tmp_path: Path, refused: Refused) -> None:
+    """Nothing ended yet, of this model or at all: it is said so."""
+    copy = tmp_path / "record.sqlite"
+    shutil.copy(RECORD, copy)
+    with closing(sqlite3.connect(copy)) as record, record:
+        record.execute("UPDATE events SET model='quiet' WHERE id=1")
+    assert "holds no end of model quiet yet" in refused("--record", str(copy), "--model", "quiet")
+    with closing(sqlite3.connect(copy)) as record, record:
+        record.execute("DELETE FROM incidents")
+    assert "holds no end yet" in refused("--record", str(copy))
+
+
+def test_an_end_in_another_shape(tmp_path: Path, refused: Refused, capsys: pytest.CaptureFixture[str]) -> None:
+    """An incident that is not one is listed as such, and cannot be shown."""
+    copy = tmp_path / "record.sqlite"
+    shutil.copy(RECORD, copy)
+    with closing(sqlite3.connect(copy)) as record, record:
+        record.execute("UPDATE incidents SET document=json_set(document, '$.class', 'fate') WHERE id=?", (KILL,))
+    assert "is not in the shape of this release" in refused("--record", str(copy), KILL)
+    assert main(["report", "--record", str(copy), "--list"]) == 0
+    assert f"{KILL}  " in (said := capsys.readouterr().out)
+    assert "not in the shape of this release" in said
+
+
 def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
     """A page that does not fit is one line, and no half of it."""
     command = [sys.executable, "-m", "guard.cli", "report", "--record", str(RECORD), "-o", str(tmp_path / "page.html")]

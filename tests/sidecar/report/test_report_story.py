@@ -39,6 +39,19 @@ def test_limit_of_an_ancestor() -> None:
     assert [one.culprit for one in told.levels] == [False, True]
 
 
+def test_every_other_level_with_a_limit_has_a_chart() -> None:
+    """Its use against max and high; a level without limits is in the table alone."""
+    pod, node = level("/pod", max="unlimited", high=900 * MIB), level("/", max="unlimited")
+    told = story([row(at, level(), pod, node) for at in range(-9, 0)])
+    drawn = {one.where: [curve.label for curve in one.curves] for one in told.charts[1:] if one.where}
+    assert drawn == {"/pod": ["in use", "throttling (memory.high)"]}
+    assert [(one.name, one.max, one.high) for one in told.levels] == [
+        (OWN, "400.0 MiB", "unlimited"),
+        ("/pod", "unlimited", "900.0 MiB"),
+        ("/", "unlimited", "unlimited"),
+    ]
+
+
 def test_limit_of_a_hidden_ancestor() -> None:
     """A limit that cannot be seen is said to be one, and hidden levels are named as missing."""
     ticks = [row(at, hidden_ancestors=True) for at in range(-9, 0)]
