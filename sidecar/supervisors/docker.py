@@ -60,6 +60,8 @@ class DockerSource:
         self._known: dict[str, _Known] = {}
         self._since_s: float | None = None
         self._podman = False
+        self._shared: str | None = None
+        """The host's path of the directory that we share; None where it is on no mount, or not known yet."""
 
     async def follow(self, take: Take) -> None:
         """Listen for events from where we stopped listening, and look at each."""
@@ -72,8 +74,9 @@ class DockerSource:
             listening = asyncio.create_task(docker.events.run(since=str(since), filters=filters))
             try:
                 await self._look(docker, take)
-                while (said := await subscriber.get()) is not None:
-                    if self._hear(said):
+                while None not in (batch := await _batch(subscriber)):
+                    heard = [self._hear(said) for said in batch]
+                    if any(heard):
                         await self._look(docker, take)
             finally:
                 listening.cancel()
@@ -102,7 +105,7 @@ class DockerSource:
                 lasting = exc.status in _FORBIDDEN or "Permission denied" in exc.message
                 advice = ": run the sidecar with the socket's group (group_add, --group-add)" if lasting else ""
                 raise Trouble(f"{exc.message}{advice}", lasting=lasting) from exc
-            except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as exc:
+            except (aiohttp.ClientError, OSError, TimeoutError, ValueError, msgspec.MsgspecError) as exc:
                 raise Trouble(f"{type(exc).__name__}: {exc}") from exc
 
     async def _ask_kind(self, docker: aiodocker.Docker) -> None:
@@ -110,7 +113,7 @@ class DockerSource:
         self._podman = any("Podman" in str(one.get("Name")) for one in said.get("Components") or ())
 
     def _hear(self, said: Mapping[str, Any]) -> bool:
-        """Keep one event; tell whether it may say something of an end."""
+        """Keep one event; tell whether it may say something of a container that is ours, or may be."""
         actor = said.get("Actor") or {}
         nanoseconds = said.get("timeNano")
         action = str(said.get("Action"))
@@ -124,31 +127,34 @@ class DockerSource:
         )
         self._since_s = event.at_wall_s
         known = self._known.get(event.container_id)
+        ours = known is None or self._is_of_interest(known.inspected)
         if known is None:  # it may have come and gone between two looks
             name = event.attributes.get("name", "")
             known = self._known[event.container_id] = _Known(Inspected(id=event.container_id, name=name), there=False)
         if event not in known.events:  # the last second is given twice where we listen anew
             known.events.append(event)
-        return not event.action.startswith(("exec", "health"))
+        return ours and not event.action.startswith(("exec", "health"))
 
     async def _look(self, docker: aiodocker.Docker, take: Take) -> None:
         own = None if self._own_id is None else await self._inspect(docker, self._own_id)
-        shared = self._directory if own is None else own.source_of(self._directory)
+        self._shared = self._directory if own is None else own.source_of(self._directory)
         listed = [str(one["Id"]) for one in await docker.containers.list(all="true")]
         for one in listed:
             known = self._known.get(one)
-            if known is None or not known.there or self._is_of_interest(known.inspected, shared):
+            if known is None or not known.there or self._is_of_interest(known.inspected):
                 await self._refresh(docker, one)
         gone = set(self._known) - set(listed)
         for one in gone:
             self._known[one].there = False
         self._forget()
-        interesting = [one for one in self._known.values() if self._is_of_interest(one.inspected, shared)]
-        take(self._containers(interesting, shared), None)
+        interesting = [one for one in self._known.values() if self._is_of_interest(one.inspected)]
+        take(self._containers(interesting), None)
 
-    def _is_of_interest(self, one: Inspected, shared: str | None) -> bool:
-        sharing = shared is not None and one.uses(shared)
-        return one.id != self._own_id and (sharing or self._wanted(one.id, one.name.lstrip("/")))
+    def _shares(self, one: Inspected) -> bool:
+        return self._shared is not None and one.uses(self._shared)
+
+    def _is_of_interest(self, one: Inspected) -> bool:
+        return one.id != self._own_id and (self._shares(one) or self._wanted(one.id, one.name.lstrip("/")))
 
     async def _refresh(self, docker: aiodocker.Docker, container_id: str) -> None:
         inspected = await self._inspect(docker, container_id)
@@ -172,18 +178,18 @@ class DockerSource:
         for name in gone[:-_KEPT_CONTAINERS]:
             del self._known[name]
 
-    def _containers(self, known: list[_Known], shared: str | None) -> list[Container]:
+    def _containers(self, known: list[_Known]) -> list[Container]:
         """Give one container for each name: the one that is there, with the end of an earlier one if it has none."""
         by_name: dict[str, Container] = {}
         for one in sorted(known, key=lambda one: one.there):
-            container = self._container(one, shared)
+            container = self._container(one)
             earlier = by_name.get(container.name)
             if container.end is None and earlier is not None:
                 container = replace(container, end=earlier.end)
             by_name[container.name] = container
         return list(by_name.values())
 
-    def _container(self, known: _Known, shared: str | None) -> Container:
+    def _container(self, known: _Known) -> Container:
         one, kind = known.inspected, "podman" if self._podman else "docker"
         name = one.name.lstrip("/")
         now = one if known.there or one.state.running is False else Inspected(id=one.id, name=one.name)
@@ -191,8 +197,16 @@ class DockerSource:
             supervisor=kind,
             name=name,
             id=one.id,
-            shares=shared is not None and one.uses(shared),
+            shares=self._shares(one),
             running=now.state.running if known.there else False,
             restart_count=now.restart_count,
             end=end_of(f"{kind.title()}, container {name}", tuple(known.events), now, podman=self._podman),
         )
+
+
+async def _batch(subscriber: Any) -> list[Any]:  # noqa: ANN401 - aiodocker types neither it nor its events
+    """Wait for an event, and take all that are there: a restart gives several, and one look is enough."""
+    batch = [await subscriber.get()]
+    while not subscriber.queue.empty():
+        batch.append(subscriber.queue.get_nowait())
+    return batch
