@@ -9,7 +9,6 @@ import json
 import os
 import select
 import socket
-import sqlite3
 import stat
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -23,6 +22,7 @@ from guard.model import Known, Unknown
 from sidecar import distribution
 from sidecar.collect import exit_status as ends
 from sidecar.collect.node import NodeReader
+from sidecar.record.reading import RecordError, open_record
 from sidecar.sample import SightKind
 from sidecar.settings import Settings
 from sidecar.sight.chooser import Chooser, hands_over
@@ -157,13 +157,10 @@ def _record(settings: Settings) -> Finding:
     if not os.path.exists(path):  # noqa: PTH110 - a path as text is all there is
         return Finding("record", Grade.OK, "none yet; the daemon makes it")
     try:
-        connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
-        try:
-            (incidents,) = connection.execute("SELECT count(*) FROM incidents").fetchone()
-        finally:
-            connection.close()
-    except sqlite3.Error as exc:
-        return Finding("record", Grade.LIMITED, f"{path}: {exc}", "a damaged record is moved aside at the next start")
+        with open_record(path) as record:  # beside a sidecar of another user it leaves no file of its own
+            incidents = record.count_incidents()
+    except RecordError as exc:
+        return Finding("record", Grade.LIMITED, str(exc), "a damaged record is moved aside at the next start")
     return Finding("record", Grade.OK, f"{path} holds {incidents} incidents")
 
 

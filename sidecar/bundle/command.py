@@ -10,6 +10,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from guard.place import shared_directory
+
 if TYPE_CHECKING:
     from sidecar.bundle.packing import Packed
     from sidecar.bundle.parts import Hiding, Part
@@ -122,7 +124,7 @@ def _record(given: str | None, notes: list[str]) -> RecordReader | None:
     from sidecar.record.reading import RecordError, open_record
 
     try:
-        return open_record(given or os.environ.get("OOMGUARD_DIR") or "/run/oomguard")
+        return open_record(given or shared_directory())
     except RecordError as error:
         if given is not None:
             raise

@@ -236,6 +236,6 @@ _INCIDENT: Final = (
         "incident_confidence text confidence",
     ),
     *("incident_level text level", "incident_summary text summary", "verdict_after_seconds float"),
-    *("exit_code int fields.exit_code", "signal text fields.signal"),
+    *("exit_code int fields.exit_code", "signal text fields.signal", "restart_count int fields.restart_count"),
     *("incident_fields json fields", "incident_evidence json evidence", "incident_missing json missing"),
 )

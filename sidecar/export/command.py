@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from typing import TYPE_CHECKING, Final
+
+from guard.place import shared_directory
 
 if TYPE_CHECKING:
     from typing import BinaryIO
@@ -29,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give the command its arguments and its action."""
     parser.description = _DESCRIPTION
     moment = "2026-11-30T13:05 (UTC), with an offset, seconds since 1970, or 15m, 2h, 7d before the last row"
-    directory = os.environ.get("OOMGUARD_DIR") or "/run/oomguard"
+    directory = shared_directory()
     parser.add_argument("--record", metavar="PATH", default=directory, help=f"the record, or its folder [{directory}]")
     parser.add_argument("--model", metavar="NAME", help="of this model alone")
     parser.add_argument("--since", metavar="TIME", help=moment)

@@ -151,6 +151,10 @@ class RecordReader:
         """Rows of samples, for a progress bar."""
         return int(self._rows("SELECT count(*) FROM samples")[0][0])
 
+    def count_incidents(self) -> int:
+        """Ends that the record holds."""
+        return int(self._rows("SELECT count(*) FROM incidents")[0][0])
+
     def incidents(self, model: str | None = None, limit: int | None = None) -> tuple[IncidentRow, ...]:
         """Ends, newest first. `model` None: of all models."""
         found = []

@@ -24,12 +24,13 @@ Json: TypeAlias = Any
 _WORD: Final = r"(?:\w|[^\x00-\x7f])+(?:[.\-](?:\w|[^\x00-\x7f])+)*"
 _UUID: Final = r"[0-9a-fA-F]{8}(?:[-_][0-9a-fA-F]{4}){3}[-_][0-9a-fA-F]{12}"
 _HEX: Final = rf"{_UUID}|(?<![0-9a-fA-F])(?=[0-9]*[a-fA-F])[0-9a-fA-F]{{12,}}(?![0-9a-fA-F])"
+# Each part has a bound where it could start anywhere in a long word: time must not grow with the square of a text.
 _TOKENS: Final = re.compile(
-    r"(?P<url>[A-Za-z][A-Za-z0-9+.\-]*://[^\s\"'<>]+)"
-    r"|(?P<address>[\w.+\-]+@[\w.\-]+)"
+    r"(?P<url>[A-Za-z][A-Za-z0-9+.\-]{0,20}://[^\s\"'<>]+)"
+    r"|(?P<address>[\w.+\-]{1,64}@[\w.\-]+)"
     r"|(?P<setting>(?<!\w)[A-Z][A-Z0-9_]{2,}=[^\s,;]+)"
     r"|(?P<path>(?<![\w.])/[^\s\"',;:()\[\]{}<>=]+)"
-    r"|(?P<ip>(?<![\w.:])(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9a-fA-F:]*:[0-9a-fA-F:.]*:[0-9a-fA-F:.]*)(?![\w:]))"
+    r"|(?P<ip>(?<![\w.:])(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9a-fA-F:]{0,40}:[0-9a-fA-F.]{0,15})(?![\w:]))"
     rf"|(?P<hex>(?<!\w)(?:{_HEX})(?!\w))"
     rf"|(?P<word>{_WORD})"
 )
