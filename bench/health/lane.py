@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import compileall
 import json
-import os
 import signal
 import sys
 import tempfile
@@ -32,9 +31,6 @@ from tests.lab.vm.machine import Job, run
 _MACHINE_SECONDS: Final = 450.0
 _MACHINE_PACE: Final = "10"
 _MACHINE_BIG_MIB: Final = 120
-_MACHINE_NICENESS: Final = -10
-"""Its clock does not wait for it: on a share of a core it would be another, slower machine."""
-
 Tell = Callable[[Mapping[str, Any]], None]
 
 
@@ -77,7 +73,6 @@ def play_lane(chosen: Sequence[Scenario], folder: Path, tell: Tell, *, inside: b
 
 def emulate(names: Sequence[str], tell: Tell) -> None:
     """Play in the machine, and pass on what it tells."""
-    os.nice(_MACHINE_NICENESS)
     for package in ("guard", "sidecar", "bench", "tests/lab"):
         compileall.compile_dir(CHECKOUT / package, quiet=2)  # the checkout is read-only there
     command = ["python", "-m", "bench.health.lane", "--inside", Lane.EMULATED.value, "/run", *names]

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.health.line import Line
+from bench.health.priority import put_first
 from bench.health.scenario import Lane, Scenario
 from tests.lab.kit.places import CHECKOUT, PYTHON
 
@@ -69,7 +70,8 @@ def play_all(chosen: Sequence[Scenario], folder: Path, show: Callable[[str], Non
 def _lane(lane: Lane, folder: Path, names: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
     """Run a lane; it cleans up after itself when it is asked to leave."""
     command = [PYTHON, "-m", "bench.health.lane", lane.value, str(folder), *names]
-    with subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+        put_first(process.pid)
         try:
             yield process
         finally:

@@ -24,6 +24,7 @@ from bench.health.__main__ import FOLDER, RESULTS, leave, say
 from bench.health.files import make_files, the_files
 from bench.health.line import HEAD, Line
 from bench.health.play import play
+from bench.health.priority import put_first
 from bench.health.scenario import Lane, Scenario
 from bench.health.scenarios import playable
 from bench.health.stage import Stage
@@ -121,7 +122,7 @@ def main() -> int:
         say(f"the soak needs root, cgroups and namespaces: {missing}")
         return 2
     signal.signal(signal.SIGTERM, leave)
-    os.setpriority(os.PRIO_PROCESS, 0, min(0, os.getpriority(os.PRIO_PROCESS, 0)))
+    put_first(os.getpid())
     sweep()
     watcher.start()
     make_files(FOLDER)

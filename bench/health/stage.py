@@ -24,6 +24,7 @@ from bench.demo.probes import document, request
 from bench.demo.stage import drop_from_page_cache
 from bench.health.judges import Judge, Plain, Sidecar
 from bench.health.pace import HERE, Pace
+from bench.health.priority import put_first
 from bench.preflight.cases import case_named
 from guard.kernel import identity
 from guard.kernel.reader import Reader
@@ -151,6 +152,7 @@ class Stage:
             env={f"OOMGUARD_{key.upper()}": str(value) for key, value in settings.items()},
             output=self._logs[name],
         )
+        put_first(self.sidecars[name].pid)
 
     def restart_sidecars(self) -> None:
         """Kill both sidecars and start them again on the same directories, as a supervisor would."""
@@ -204,6 +206,7 @@ class Stage:
                 },
                 output=output,
             )
+            put_first(runner.pid)
             pid = until(lambda: served_pid(runner.pid), 20, "the server to run")
             link = self._hand_over_to_b(pid)
             try:
