@@ -107,7 +107,7 @@ def case_kernel_log_names_owner_of_the_limit_and_victim() -> None:
         child = parent.child("inner")
         process = child.spawn(loads.command("grow rate=200"))
         assert process.wait(60) == -9
-        text = until(lambda: _oom_line(log, f"oom_memcg={parent.path}"), 30, "the oom-kill line of this group")
+        text = until(lambda: oom_line(log, f"oom_memcg={parent.path}"), 30, "the oom-kill line of this group")
         assert f"task_memcg={child.path}," in text
         assert f"pid={process.pid}," in text
 
@@ -182,7 +182,7 @@ def _shell(command: str) -> int:
     return int(subprocess.run(["/bin/sh", "-c", command], capture_output=True, check=True).stdout)
 
 
-def _oom_line(log: KeptFile, wanted: str) -> str | None:
+def oom_line(log: KeptFile, wanted: str) -> str | None:
     """Read on to the next oom-kill line that says `wanted`; records that were overwritten in between are skipped."""
     while (data := log.read_next()) != Known(b""):
         record = kmsg.parse_record(data.value, log.where) if isinstance(data, Known) else data
