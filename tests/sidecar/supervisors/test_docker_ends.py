@@ -7,20 +7,25 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from sidecar.supervisors.docker_ends import EngineEvent, Inspected, end_of
 from sidecar.verdict.supervisor_values import SupervisorEnd
 
-RECORDED = Path(__file__).parent / "recorded" / "podman-4.3.1-events.jsonl"
+RECORDED = Path(__file__).parent / "recorded"
+PODMAN = "podman-4.3.1-events.jsonl"
 """Heard from a real service: og-b-x exited with 3 twice and was stopped, og-b-y was killed by its health check, og-b-z
 hit its memory limit twice and was killed by hand."""
+DOCKER = "docker-20.10.24-events.jsonl"
+"""Heard from a real dockerd: what the names say, each removed at the end; d-exit was restarted twice, d-oom once, d-kill
+was killed, started again by `docker restart`, and removed while it ran; d-health was unhealthy when it was killed."""
 ID = "d" * 64
 BEGAN, ENDED = 1000.0, 1060.0
 
 
-def recorded(name: str) -> list[EngineEvent]:
+def recorded(name: str, file: str = PODMAN) -> list[EngineEvent]:
     """Give the events of a container."""
-    read = [json.loads(line) for line in RECORDED.read_text().splitlines()]
+    read = [json.loads(line) for line in (RECORDED / file).read_text().splitlines()]
     return [
         EngineEvent(
             container_id=one["Actor"]["ID"],
@@ -159,6 +164,22 @@ def test_podman_says_how_a_restarted_container_exited() -> None:
 def test_podmans_health_check_is_told_by_its_exit() -> None:
     """Podman's health_status does not say how the check went, the exec behind it does; the kill follows."""
     assert words(ended(recorded("og-b-y"), inspected(**EXITED), podman=True)) == ["liveness_kill"]
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "oom", "kinds"),
+    [
+        ("d-exit", 3, None, []),
+        ("d-oom", 137, True, []),
+        ("d-stop", 137, None, ["deletion"]),
+        ("d-kill", 137, None, []),
+        ("d-health", 137, None, ["liveness_kill"]),
+    ],
+)
+def test_docker_tells_each_end(name: str, code: int, oom: bool | None, kinds: list[str]) -> None:  # noqa: FBT001 - a row
+    """By its events alone, as the containers are gone: a restarted one, an OOM kill, a stop, a kill, a failed check."""
+    end = ended(recorded(name, DOCKER), Inspected(id=ID))
+    assert (end.exit_code, end.oom_killed, words(end)) == (code, oom, kinds)
 
 
 def test_podmans_false_flag_says_nothing() -> None:
