@@ -17,7 +17,7 @@ PODMAN = "podman-4.3.1-events.jsonl"
 """Heard from a real service: og-b-x exited with 3 twice and was stopped, og-b-y was killed by its health check, og-b-z
 hit its memory limit twice and was killed by hand."""
 DOCKER = "docker-20.10.24-events.jsonl"
-"""Heard from a real dockerd: what the names say, each removed at the end; d-exit was restarted twice, d-oom once; d-kill
+"""Heard from a real dockerd: what the names say, each removed at the end; d-exit restarted twice, d-oom once; d-kill
 was killed, started again by `docker restart` and removed while it ran; d-health was unhealthy when killed."""
 ID = "d" * 64
 BEGAN, ENDED = 1000.0, 1060.0
