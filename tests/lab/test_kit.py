@@ -106,6 +106,18 @@ def test_directory_that_is_itself_closed_is_refused_with_advice(tmp_path: Path) 
         Apart(uid=2000, reachable=(str(tmp_path),)).wrap(["true"])
 
 
+def test_small_directory_is_the_commands_own() -> None:
+    """A tmpfs of 1 MiB takes no more than that, and what is written there is not on the host's."""
+    with Cgroup.make("small") as group:
+        apart = Apart(uid=2000, small={"/dev/shm": 1})
+        fits, fits_not = (
+            group.spawn(["sh", "-c", f"head -c {size}k /dev/zero >/dev/shm/og-lab-small"], apart=apart).wait(30)
+            for size in (512, 2048)
+        )
+    assert (fits, fits_not != 0) == (0, True)
+    assert not Path("/dev/shm/og-lab-small").exists()
+
+
 def test_inner_pid_is_the_command_that_gets_the_signal() -> None:
     """The program unshare stays as a parent that ignores SIGTERM, so the pid of the command itself is told."""
     with Cgroup.make("inner") as group:
