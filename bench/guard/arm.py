@@ -1,4 +1,8 @@
-"""One way of running a server, in a fresh interpreter: `python -m bench.guard.arm ARM`; prints its figures as JSON.
+"""One way of running a server, in a fresh interpreter: `python -m bench.guard.arm ARM`.
+
+Prints the names of what it can do. Then each line on standard input names one of them, and is answered with the seconds
+of one call: so arms that live side by side are measured by turns, a few milliseconds each. After "end" it prints its
+other figures as JSON.
 
 Arms: plain, again (the same once more: how far two equal arms differ), guard, history (torch's memory history),
 dispatch (a TorchDispatchMode that passes on), memray (its tracker).
@@ -11,48 +15,64 @@ from __future__ import annotations
 
 import contextlib
 import json
-import statistics
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
 
-ALLOCATIONS: Final = 500
-RUNS: Final = 60
-"""Many short runs: the best of them was not interrupted."""
-LOADS: Final = 60
+CALLS: Final = {"cuda_allocation": 250, "cpu_allocation": 250, "torch_load": 5, "load_file": 2, "tensor": 1}
+"""In one run; one of what is not here."""
+RUNS: Final = 4
+"""Short runs: the best of them was not interrupted."""
 TENSORS: Final = 64
 
 
 def main(arm: str) -> dict[str, float]:
-    """Measure everything that this arm has."""
+    """Serve allocations, then measure what else this arm has."""
     if arm == "guard":
         import guard
     import torch
 
     before = _memory()
     if arm == "guard":
-        began = time.perf_counter()
+        began = time.process_time()
         assert guard.install().active
-        installed = time.perf_counter() - began
+        installed = time.process_time() - began
     torch.zeros(1).cuda()
-    with _watching(arm):
-        found = {
-            "cuda_allocation": _per_call(lambda: torch.empty(1 << 20, dtype=torch.uint8, device="cuda")),
-            "cpu_allocation": _per_call(lambda: torch.empty(1 << 10, dtype=torch.uint8)),
-        }
-    if arm in ("plain", "guard", "again"):
-        found |= _loads(torch)
-        found["survived_failure"] = _failure(torch)
+    with _watching(arm), tempfile.TemporaryDirectory() as folder:
+        _serve(_allocations(torch) | (_paths(torch, Path(folder)) if arm in ("plain", "guard", "again") else {}))
         after = _memory()
-        found |= {name: after[name] - before[name] for name in before} | {"threads": threading.active_count()}
+    found = {name: after[name] - before[name] for name in before} | {"threads": threading.active_count()}
     if arm == "guard":
         found["install"] = installed
     return found
+
+
+def _allocations(torch: Any) -> dict[str, Callable[[], object]]:  # noqa: ANN401 - its many parts are found at run time
+    return {
+        "cuda_allocation": lambda: torch.empty(1 << 20, dtype=torch.uint8, device="cuda"),
+        "cpu_allocation": lambda: torch.empty(1 << 10, dtype=torch.uint8),
+    }
+
+
+def _serve(calls: Mapping[str, Callable[[], object]]) -> None:
+    for call in calls.values():
+        call()  # what is done once is no cost of a call
+    _say(json.dumps(sorted(calls)))
+    for line in sys.stdin:
+        name = line.strip()
+        if name == "end":
+            return
+        _say(repr(_per_call(calls[name], CALLS.get(name, 1)) / (TENSORS if name == "tensor" else 1)))
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
 
 
 @contextlib.contextmanager
@@ -81,57 +101,40 @@ def _watcher(arm: str) -> AbstractContextManager[Any]:
     return contextlib.nullcontext()
 
 
-def _per_call(call: Callable[[], object]) -> float:
+def _per_call(call: Callable[[], object], calls: int) -> float:
     """Give the seconds of one call: the best of several runs."""
     runs = []
     for _ in range(RUNS):
         began = time.perf_counter()
-        for _ in range(ALLOCATIONS):
+        for _ in range(calls):
             call()
-        runs.append((time.perf_counter() - began) / ALLOCATIONS)
+        runs.append((time.perf_counter() - began) / calls)
     return min(runs)
 
 
-def _loads(torch: Any) -> dict[str, float]:  # noqa: ANN401 - its many parts are found at run time
+def _paths(torch: Any, folder: Path) -> dict[str, Callable[[], object]]:  # noqa: ANN401 - see above
     import safetensors.torch
     from safetensors import safe_open
 
-    with tempfile.TemporaryDirectory() as folder:
-        path, zipped = str(Path(folder, "m.safetensors")), str(Path(folder, "m.pt"))
-        tensors = {f"layer.{i}": torch.zeros(16, 16) for i in range(TENSORS)}
-        safetensors.torch.save_file(tensors, path)
-        torch.save({"w": torch.zeros(16)}, zipped)
+    path, zipped = str(folder / "m.safetensors"), str(folder / "m.pt")
+    safetensors.torch.save_file({f"layer.{i}": torch.zeros(16, 16) for i in range(TENSORS)}, path)
+    torch.save({"w": torch.zeros(16)}, zipped)
 
-        def each() -> None:
-            with safe_open(path, framework="pt") as file:
-                for name in file.keys():  # noqa: SIM118 - no mapping
-                    file.get_tensor(name)
-
-        return {
-            "torch_load": _middle(lambda: torch.load(zipped)),
-            "load_file": _middle(lambda: safetensors.torch.load_file(path)),
-            "tensor": _middle(each) / TENSORS,
-        }
-
-
-def _middle(call: Callable[[], object]) -> float:
-    times = []
-    for _ in range(LOADS):
-        began = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - began)
-    return statistics.median(times)
-
-
-def _failure(torch: Any) -> float:  # noqa: ANN401 - see above
-    """Give the seconds of one failed allocation that the server catches."""
+    def each() -> None:
+        with safe_open(path, framework="pt") as file:
+            for name in file.keys():  # noqa: SIM118 - no mapping
+                file.get_tensor(name)
 
     def fail() -> None:
         with contextlib.suppress(torch.OutOfMemoryError):
             torch.empty(1 << 42, dtype=torch.uint8, device="cuda")
 
-    fail()
-    return _middle(fail)
+    return {
+        "torch_load": lambda: torch.load(zipped),
+        "load_file": lambda: safetensors.torch.load_file(path),
+        "tensor": each,
+        "survived_failure": fail,
+    }
 
 
 def _memory() -> dict[str, float]:
@@ -143,4 +146,4 @@ def _memory() -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(main(sys.argv[1])) + "\n")
+    _say(json.dumps(main(sys.argv[1])))

@@ -11,9 +11,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO
 
 from tests.lab.kit.cgroups import Cgroup, Limits
@@ -46,11 +47,12 @@ class Zygote:
         self._in: IO[bytes] = process.stdin
         self._out: IO[bytes] = process.stdout
         self._expect("imported")
+        self.anon_bytes = resident(process.pid)["Anon"]  # what every child begins with
 
     def watch(self, code: str) -> Peaks:
         """Run code to its end and follow its resident memory. Raises `ChildError` if it fails or is killed."""
         pid = self._start(code)
-        before = _resident(pid)
+        before = resident(pid)
         peaks = dict(before)
         done = threading.Event()
         follower = threading.Thread(target=_follow, args=(pid, peaks, done))
@@ -63,7 +65,7 @@ class Zygote:
         follower.join()
         if said != "done":
             raise ChildError(f"the code ended early: {said}")
-        for name, size in _resident(pid).items():
+        for name, size in resident(pid).items():
             peaks[name] = max(peaks[name], size)
         self._go()
         self._expect("ended 0")
@@ -88,10 +90,34 @@ class Zygote:
         self._expect("begun")
         time.sleep(seconds)
         os.kill(pid, signal.SIGKILL)
+        return self._killed()
+
+    def starve(self, code: str, arrange: Callable[[int], None], strike: Callable[[], None]) -> bool:
+        """Start code that calls `wait()` once it has begun, and tell whether the kernel killed it before its end.
+
+        `arrange` gets its pid while it waits, `strike` is called while it runs.
+        """
+        pid = self._start(code)
+        self._go()
+        self._expect("begun")
+        arrange(pid)
+        self._go()
+        strike()
+        said = self._line()
+        if said == "done":  # what comes now, comes too late
+            self._go()
+            self._line()
+            return False
+        return self._was_killed(said)
+
+    def _killed(self) -> bool:
         said = self._line()
         if said == "done":
             self._expect(f"ended {-signal.SIGKILL}")
             return False
+        return self._was_killed(said)
+
+    def _was_killed(self, said: str) -> bool:
         if said != f"ended {-signal.SIGKILL}":
             raise ChildError(f"the code was to be killed, but {said}")
         return True
@@ -121,36 +147,46 @@ class Zygote:
 @contextlib.contextmanager
 def zygote(modules: Sequence[str], limits: Limits, env: Mapping[str, str]) -> Iterator[Zygote]:
     """Start it in a new cgroup; at the end everything in there is killed and the cgroup removed."""
-    with Cgroup.make("preflight", limits) as group:
-        joins = [str(folder / "cgroup.procs") for folder in group.trees.values()]
+    with (
+        Cgroup.make("preflight", limits) as group,
+        start_inside(group, ("bench.preflight.zygote", *modules), env=env) as process,
+    ):
+        try:
+            yield Zygote(process, group)
+        finally:
+            group.kill_all()
 
-        def join() -> None:
-            for path in joins:
-                Path(path).write_text(str(os.getpid()))
 
-        process = subprocess.Popen(
-            [sys.executable, "-m", "bench.preflight.zygote", *modules],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, **env},
-            preexec_fn=join,  # noqa: PLW1509 - joined before it is executed, so all its memory is charged to the group
-        )
-        with process:
-            try:
-                yield Zygote(process, group)
-            finally:
-                group.kill_all()
+def start_inside(
+    group: Cgroup, module: Sequence[str], oom_score_adj: int = 0, env: Mapping[str, str] = MappingProxyType({})
+) -> subprocess.Popen[bytes]:
+    """Start a module of Python inside a cgroup; all its memory is charged there. Its standard streams are pipes."""
+    joins = [str(folder / "cgroup.procs") for folder in group.trees.values()]
+
+    def join() -> None:
+        for path in joins:
+            Path(path).write_text(str(os.getpid()))
+        Path("/proc/self/oom_score_adj").write_text(str(oom_score_adj))
+
+    return subprocess.Popen(
+        [sys.executable, "-m", *module],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, **env},
+        preexec_fn=join,  # noqa: PLW1509 - joined before it is executed
+    )
 
 
 def _follow(pid: int, peaks: dict[str, int], done: threading.Event) -> None:
     while not done.wait(_PAUSE_SECONDS):
         try:
-            for name, size in _resident(pid).items():
+            for name, size in resident(pid).items():
                 peaks[name] = max(peaks[name], size)
         except OSError:
             return
 
 
-def _resident(pid: int) -> dict[str, int]:
+def resident(pid: int) -> dict[str, int]:
+    """Read what a process has resident, in bytes: "Anon" and "File"."""
     text = Path(f"/proc/{pid}/status").read_bytes()
     return {name.decode(): int(kib) * 1024 for name, kib in _SIZES.findall(text)}

@@ -50,28 +50,28 @@ def kill(zygote: Zygote, folder: Path, cases: Iterable[Case], times: int) -> Ite
     """Kill each case so many times within its load. The folder holds the checkpoints, and the boxes for the moment."""
     moments = random.Random(4)
     for case in cases:
-        load = _Load(case, folder)
+        load = Load(case, folder)
         seconds = zygote.seconds(load.program())
         answers = [_kill_once(zygote, load, seconds, moments) for _ in range(times)]
         wrong = tuple(text for text in answers if text not in ("named", "named with tensor"))
         yield Killed(case, times - len(wrong), answers.count("named with tensor"), wrong)
 
 
-class _Load:
+class Load:
     """A case as a program with the guard, and where its box lies."""
 
     def __init__(self, case: Case, folder: Path) -> None:
         self.case = case
-        self._folder = folder
+        self.folder = folder
         self._directory = folder / "killed"
 
-    def program(self) -> str:
-        """Give the code, with an empty shared directory."""
+    def program(self, begin: str = "begin()") -> str:
+        """Give the code, with an empty shared directory. `begin` is called once everything is ready for the load."""
         shutil.rmtree(self._directory, ignore_errors=True)
         self._directory.mkdir()
         install = _INSTALL.format(directory=str(self._directory))
         case = self.case
-        return "\n".join([install, *case.head(str(self._folder)), *case.setup, "begin()", *case.code])
+        return "\n".join([install, *case.head(str(self.folder)), *case.setup, begin, *case.code])
 
     def operations(self) -> tuple[Operation, ...]:
         """Read the box."""
@@ -81,19 +81,19 @@ class _Load:
         return box.value.operations
 
 
-def _kill_once(zygote: Zygote, load: _Load, seconds: float, moments: random.Random) -> str:
+def _kill_once(zygote: Zygote, load: Load, seconds: float, moments: random.Random) -> str:
     span = seconds
     for _ in range(_TRIES):
         if not zygote.kill_after(load.program(), moments.uniform(0, span)):
             span *= _SOONER
             continue
-        answer = _judge(load.case, load.operations())
+        answer = judge(load.case, load.operations())
         if answer is not None:
             return answer
     return "every kill came too late or too early"
 
 
-def _judge(case: Case, operations: tuple[Operation, ...]) -> str | None:
+def judge(case: Case, operations: tuple[Operation, ...]) -> str | None:
     """Say what the box told; None where the kill fell before the first call, between two, or after the last one."""
     in_flight = [one for one in operations if not one.done]
     if not in_flight:

@@ -3,9 +3,9 @@
     python -m bench.preflight.zygote MODULE ...
 
 Standard input takes one JSON string of code after the other. For each a child is forked; it prints its pid, waits for
-one line, runs the code, prints "done" and waits for another line. The code may call `begin()`, which prints "begun".
-When the child has ended, `ended STATUS` is printed. So the same imports serve every measurement, and a child may be
-killed at any moment.
+one line, runs the code, prints "done" and waits for another line. The code may call `begin()`, which prints "begun",
+and `wait()`, which waits for a line. When the child has ended, `ended STATUS` is printed. So the same imports serve
+every measurement, and a child may be killed at any moment.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ def main(modules: list[str]) -> None:
         from diffusers import DDPMPipeline, UNet2DModel  # noqa: F401
     _say("imported")
     while line := _hear():
+        if line.isspace():  # meant for a child that was killed before it could read it
+            continue
         pid = os.fork()
         if pid == 0:
             _child(json.loads(line))
@@ -42,7 +44,7 @@ def _child(code: str) -> None:
     try:
         _say(str(os.getpid()))
         _hear()
-        names = {"checkpoints": checkpoints, "begin": lambda: _say("begun")}
+        names = {"checkpoints": checkpoints, "begin": lambda: _say("begun"), "wait": _hear}
         exec(code, names)  # what it loaded stays until somebody has looked
         _say("done")
         _hear()
