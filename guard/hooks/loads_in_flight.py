@@ -20,6 +20,7 @@ from guard.hooks.progress_bar import Bar, bar_for
 
 if TYPE_CHECKING:
     from guard.box.writer import BoxWriter, OperationSlot
+    from guard.hooks.safetensors_header import Shard
     from guard.keeper import Keeper
 
 _local = threading.local()
@@ -41,12 +42,14 @@ class Load:
         "box",
         "copies",
         "path",
+        "shard",
         "whole",
     )
 
     def __init__(self, box: BoxWriter | None, slot: OperationSlot, work: Work, bar: Bar | None) -> None:
         self.box = box
         self.path = work.path
+        self.shard: Shard | None = None  # its header, where somebody has read it
         self.copies = work.copies
         self.whole = work.whole
         self._expected = work.expected

@@ -153,9 +153,10 @@ class _Watch:
         load = opened.load
         if load is not None and not load.ended and load.box is self._keeper.box:  # after a fork it is the parent's
             return load
-        if opened.shard is None:
-            opened.shard = Shard(None, {}) if opened.path is None else read_shard(opened.path)
         outer = enclosing(self._keeper, opened.path)
+        if opened.shard is None:
+            known = outer.shard if outer is not None and outer.path == opened.path else None
+            opened.shard = known or (Shard(None, {}) if opened.path is None else read_shard(opened.path))
         opened.owned = outer is None
         if outer is None:
             outer = begin(

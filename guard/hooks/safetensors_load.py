@@ -39,8 +39,12 @@ def install(keeper: Keeper, module: ModuleType) -> Callable[[], None]:
                 return Part(outer)
             reads = kwargs.get("backend") == "pread" and str(kwargs.get("device", "cpu")) == "cpu"
             name = f"{label}(backend='pread')" if reads and label == "safetensors.torch.load_file" else label
-            expected = None if path is None else read_shard(path).total_bytes
-            return begin(keeper, Work(label=name, path=path, expected=expected, copies=label.endswith("load_model")))
+            shard = None if path is None else read_shard(path)
+            expected = None if shard is None else shard.total_bytes
+            load = begin(keeper, Work(label=name, path=path, expected=expected, copies=label.endswith("load_model")))
+            if load is not None:
+                load.shard = shard
+            return load
 
         return begin_file
 

@@ -58,7 +58,7 @@ def _begin(
     keeper: Keeper, source: object, path: str | None, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Load | None:
     if path is None:
-        size = source.getbuffer().nbytes if isinstance(source, io.BytesIO) else None
+        size = _length(source) if type(source) is io.BytesIO else None
         return begin(keeper, Work(label="torch.load(BytesIO)" if size else _LABEL, expected=size))
     found, expected = sizes(path)
     place = kwargs.get("map_location", args[1] if len(args) > 1 else None)
@@ -68,6 +68,14 @@ def _begin(
     elif str(place) != "cpu" if place is not None else found is not None and found.files[0].on_device:
         label = "torch.load(map_location=device)"
     return begin(keeper, Work(label=label, path=path, expected=expected))
+
+
+def _length(data: io.BytesIO) -> int:
+    """Give its length by seeking. `getbuffer` would copy all of it where it still shares the bytes it was made of."""
+    position = data.tell()
+    length = data.seek(0, io.SEEK_END)
+    data.seek(position)
+    return length
 
 
 def _maps_by_default() -> bool:
