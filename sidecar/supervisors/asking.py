@@ -34,12 +34,13 @@ class Models:
     """Whom it may be about, and who hears of it.
 
     `told(model, container, end)` hears of each container of a model; of an end that is new it answers whether the
-    model has had such an end.
+    model has had such an end. `stopping(model, why)` hears once why one is to end.
     """
 
     names: Mapping[str | None, str]
     subjects: Callable[[], Sequence[Subject]]
     told: Callable[[str, Container, SupervisorEnd | None], bool]
+    stopping: Callable[[str, SupervisorEnd], None]
 
 
 class Asking:
@@ -52,6 +53,7 @@ class Asking:
         self._degraded = degraded
         self._models = models
         self._matched: dict[str, SupervisorEnd] = {}
+        self._stopping: dict[str, SupervisorEnd] = {}
         self._failures = 0
         self._woken = asyncio.Event()
 
@@ -90,7 +92,9 @@ class Asking:
         else:
             self._degraded.set(self.name, lacking)
         subjects = self._models.subjects()
-        self._matched = {one.model: self._matched[one.model] for one in subjects if one.model in self._matched}
+        for kept in (self._matched, self._stopping):
+            for model in kept.keys() - {one.model for one in subjects}:
+                del kept[model]
         for subject in subjects:
             alone = all(one is subject or not one.alive for one in subjects)
             container = container_of(subject, containers, self._models.names, alone=alone)
@@ -103,6 +107,10 @@ class Asking:
         matched = self._models.told(model, container, end if new else None)
         if new and matched and end is not None:
             self._matched[model] = end
+        why = container.stopping
+        if why is not None and why != self._stopping.get(model):
+            self._stopping[model] = why
+            self._models.stopping(model, why)
 
     def _pause(self, state: RetryCallState) -> float:
         error = None if state.outcome is None else state.outcome.exception()

@@ -65,8 +65,12 @@ class _Terminated(_Struct):
     finished_at: datetime | None = None
 
 
+class _Running(_Struct):
+    started_at: datetime | None = None
+
+
 class _State(_Struct):
-    running: dict[str, object] | None = None
+    running: _Running | None = None
     terminated: _Terminated | None = None
 
 
@@ -139,17 +143,31 @@ def _container(pod: Pod, status: _Status, events: tuple[Event, ...], *, shares: 
         ready=status.ready,
         restart_count=status.restart_count,
         end=None if terminated is None else _end(pod, status, terminated, events),
+        stopping=_stopping(pod, status),
     )
+
+
+def _stopping(pod: Pod, status: _Status) -> SupervisorEnd | None:
+    """Say why a container is to end that still runs: a sidecar that ends with its pod will not hear of it later."""
+    running = status.state.running
+    if running is None:
+        return None
+    began = _seconds(running.started_at)
+    words = tuple(word for word in _pod_words(pod) if _is_of_life(word, began, None))
+    return SupervisorEnd(source=_source(pod, status), started_wall_s=began, words=words) if words else None
+
+
+def _source(pod: Pod, status: _Status) -> str:
+    return f"Kubernetes API, pod {pod.metadata.namespace}/{pod.metadata.name}, container {status.name}"
 
 
 def _end(pod: Pod, status: _Status, ended: _Terminated, events: tuple[Event, ...]) -> SupervisorEnd:
     """Give the container's last end. Words are those of its life alone."""
-    meta = pod.metadata
     invented = ended.reason in _INVENTED
     began, finished = _seconds(ended.started_at), _seconds(ended.finished_at)
     words = (*_pod_words(pod), *words_of(events, status.name))
     return SupervisorEnd(
-        source=f"Kubernetes API, pod {meta.namespace}/{meta.name}, container {status.name}",
+        source=_source(pod, status),
         exit_code=None if invented or ended.signal else ended.exit_code,
         signal=ended.signal or None,
         oom_killed=True if ended.reason == _OOM else None,

@@ -24,6 +24,7 @@ class Container:
     ready: bool | None = None
     restart_count: int | None = None
     end: SupervisorEnd | None = None  # the last one
+    stopping: SupervisorEnd | None = None  # why it, running yet, is to end: words without a time of the end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

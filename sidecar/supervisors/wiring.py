@@ -38,7 +38,9 @@ class Supervisors:
         for found in self._found:
             if found.make is None:
                 continue
-            models = Models(names=choose.names(hub.settings), subjects=self._subjects, told=self._told)
+            models = Models(
+                names=choose.names(hub.settings), subjects=self._subjects, told=self._told, stopping=self._stopping
+            )
             source = found.make(hub.clock, self._subjects)
             self._askings.append(Asking(source, hub.clock, hub.degraded, models))
 
@@ -90,3 +92,10 @@ class Supervisors:
         words += [word.text for word in end.words]
         hub.journal.say(hub.clock.now(), model, "supervisor_told", f"{end.source}: {'; '.join(words[1:])}", fields)
         return True
+
+    def _stopping(self, model: str, why: SupervisorEnd) -> None:
+        """Say why a container is to end; its end, when it is noticed, is judged by that."""
+        hub = self._parts.hub
+        self._parts.refine(model, why)
+        text = f"{why.source}: {'; '.join(word.text for word in why.words)}"
+        hub.journal.say(hub.clock.now(), model, "supervisor_stopping", text)

@@ -27,6 +27,7 @@ class Daemon:
     has_ended: bool = True
     restarts: list[int | None] = field(default_factory=list)
     ends: list[SupervisorEnd] = field(default_factory=list)
+    stopping: list[SupervisorEnd] = field(default_factory=list)
     changes: list[str | None] = field(default_factory=list)
 
     def told(self, model: str, container: Container, end: SupervisorEnd | None) -> bool:
@@ -46,7 +47,9 @@ class Daemon:
         clock = SystemClock()
         source = KubernetesSource(cluster, clock, own="oomguard", directory="/run/oomguard")
         subjects = (Subject(model="llm", groups=("/",), alive=True),)
-        models = Models(names={}, subjects=lambda: subjects, told=self.told)
+        models = Models(
+            names={}, subjects=lambda: subjects, told=self.told, stopping=lambda _model, why: self.stopping.append(why)
+        )
         return Asking(source, clock, Degraded(self.changed), models)
 
 
@@ -80,6 +83,20 @@ async def test_an_end_is_told_once_and_again_when_more_is_said_of_it(server: Kub
         await server.change(pod(7, status("server", 1, **OOM)))
         await wait(lambda: len(daemon.ends) == 2)
     assert [len(end.words) for end in daemon.ends] == [0, 1]
+
+
+async def test_a_wish_to_delete_is_told_once(server: KubeServer, cluster: Cluster) -> None:
+    """While the container runs on; a later change of the pod does not tell it again."""
+    times = {"deletionTimestamp": "2026-11-30T10:01:00Z", "deletionGracePeriodSeconds": 30}
+    daemon = Daemon()
+    async with running(daemon.asking(cluster).follow()):
+        await wait(lambda: server.watches)
+        assert daemon.stopping == []
+        await server.change(pod(6, status("server", 1, **OOM), **times))
+        await wait(lambda: daemon.stopping)
+        await server.change(pod(7, status("server", 1, **OOM), **times))
+        await wait(lambda: len(daemon.restarts) == 3)
+    assert len(daemon.stopping) == 1
 
 
 async def test_an_end_that_nobody_knows_yet_is_told_again(server: KubeServer, cluster: Cluster) -> None:

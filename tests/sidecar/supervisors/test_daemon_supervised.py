@@ -88,6 +88,25 @@ async def test_a_liveness_kill_is_told_by_the_kubelet(
         assert degraded(daemon) == []
 
 
+async def test_a_deletion_is_in_the_first_verdict(
+    server: KubeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The API says that the pod is to go before anything ends: SIGTERM is a deletion at once, with no refinement."""
+    async with sidecar(server, tmp_path, monkeypatch) as daemon:
+        with model(tmp_path / "shared", "llm", "sys.stdin.readline()") as process:
+            await until(lambda: supervised(daemon), "the container to be known")
+            times = {"deletionTimestamp": at(time.time() + 29), "deletionGracePeriodSeconds": 30}
+            runs = {"running": {"startedAt": at(time.time() - 60)}}
+            await server.change(pod(6, {**status("server", 0), "state": runs}, **times))
+            said = await until(
+                lambda: [one for one in daemon.events() if one["event"] == "supervisor_stopping"], "the wish to delete"
+            )
+            assert "grace of 30 s" in said[0]["text"]
+            process.terminate()
+            incident = (await until(lambda: daemon.get("/incidents")["incidents"], "the verdict"))[0]
+        assert incident["class"] == "deletion"
+
+
 async def test_a_missing_right_is_shown_and_said_once(
     server: KubeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -117,6 +117,18 @@ def test_a_deletion_asked_for_later_did_not_end_it() -> None:
     assert kinds(told(pod(5, status("server", 0, **OOM), **times))["server"]) == []
 
 
+def test_a_deletion_is_known_while_the_container_runs() -> None:
+    """Words without an end, for the container that is to end; what was asked for before it began is no word of it."""
+    times = {"deletionTimestamp": "2026-11-30T10:01:00Z", "deletionGracePeriodSeconds": 30}
+    stopping = told(pod(5, status("server", 0), **times))["server"].stopping
+    assert stopping is not None
+    assert [word.kind for word in stopping.words] == [SupervisorWordKind.DELETION]
+    assert (stopping.exit_code, stopping.finished_wall_s) == (None, None)
+    early = {**times, "deletionTimestamp": "2026-11-30T09:59:00Z"}
+    assert told(pod(5, status("server", 1, **OOM), **early))["server"].stopping is None
+    assert told(pod(5, status("server", 1, **OOM)))["server"].stopping is None
+
+
 def test_a_disruption_is_named() -> None:
     """The condition DisruptionTarget tells a preemption from a deletion."""
     document = pod(5, status("server", 0, **ERROR))
