@@ -80,7 +80,7 @@ test-gpu-real: $(GPU_VENV)/ready
 $(GPU_VENV)/ready: .ci/constraints.txt
 	@test -x $(GPU_VENV)/bin/python || $(SYSTEM_PYTHON) -m venv $(GPU_VENV)
 	@echo "installing torch with its CUDA libraries into $(GPU_VENV): several GB"
-	@$(GPU_VENV)/bin/python -m pip install -q -c .ci/constraints.txt $(TORCH) safetensors numpy pytest pytest-asyncio pytest-timeout
+	@$(GPU_VENV)/bin/python -m pip install -q -c .ci/constraints.txt $(TORCH) safetensors numpy hypothesis pytest pytest-asyncio pytest-timeout
 	@touch $@
 
 bench: $(VENV)/ready ## measure; writes build/bench/*.json
