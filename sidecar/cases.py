@@ -8,7 +8,6 @@ from typing import Final
 
 from guard.model import LifeId
 from sidecar.board import Incident, Judged
-from sidecar.outputs.record_store import EVIDENCE_KEPT
 from sidecar.sample import Instant
 from sidecar.sight.seen import SeenProcess
 from sidecar.verdict.classify import classify
@@ -22,6 +21,8 @@ NEAR_SECONDS: Final = 30.0
 NOTICE_SECONDS: Final = 600.0
 """From a supervisor's word that it stops a container to the end: graces of several minutes are usual for models."""
 _WHOLE_SECONDS: Final = 2.0
+_MOST: Final = {True: 8, False: 4}
+"""Main processes and children. What is known of one end takes some 30 KiB."""
 _HISTORY: Final = 8
 
 
@@ -66,7 +67,7 @@ class Case:
 
 
 class Cases:
-    """The newest ends, oldest first; one more pushes out the oldest, which is given back."""
+    """The newest ends of main processes, and apart from them of children; one more pushes out the oldest like it."""
 
     def __init__(self) -> None:
         self._by_id: dict[str, Case] = {}
@@ -78,7 +79,8 @@ class Cases:
     def add(self, case: Case) -> Case | None:
         """Put one in; give the one that has no place any more."""
         self._by_id[case.incident.id] = case
-        return None if len(self._by_id) <= EVIDENCE_KEPT else self._by_id.pop(next(iter(self._by_id)))
+        kind = [one for one in self._by_id.values() if one.incident.main is case.incident.main]
+        return self._by_id.pop(kind[0].incident.id) if len(kind) > _MOST[case.incident.main] else None
 
     def drop(self, incident_id: str) -> None:
         """Forget one, if it is there."""

@@ -82,7 +82,9 @@ TABLE: Final[tuple[Row, ...]] = (
     Row("oomguard_model_missing_inputs", "gauge", _MODEL, "Inputs that the judge or a detector has to do without."),
     Row("oomguard_probe_latency_seconds", "histogram", _MODEL, "Latency of the sidecar's own probes of the model."),
     Row("oomguard_probes", "counter", ("model", "outcome"), "Finished probes of the model."),
-    Row("oomguard_restarts", "counter", ("model", "cause"), "Ends of the model by class; survives the sidecar."),
+    Row(
+        "oomguard_restarts", "counter", ("model", "cause"), "Ends of the model by class, 10 s after each; survives all."
+    ),
     Row(
         "oomguard_container_restarts",
         "gauge",

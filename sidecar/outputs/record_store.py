@@ -28,7 +28,7 @@ _EVENTS_LOADED: Final = 500
 _INCIDENTS_LOADED: Final = 50
 _LIVES_LOADED: Final = 10_000
 EVIDENCE_KEPT: Final = 16
-"""Ends that may be judged anew, also by the next sidecar: about as many as end within the minutes that this takes."""
+"""Of the newest ends, so that the next sidecar may judge them anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from sidecar.verdict.facts import SHORT_NODE_RATIO, Facts, signal_name
 from sidecar.verdict.owner import Owner, limit_and_held
 from sidecar.verdict.values import EndClass, LevelsBefore, Statement
 
+_BLIND: Final = (Why.HIDDEN, Why.UNSUPPORTED, Why.NOT_SAMPLED)
 _FOR_MEMORY: Final = (EndClass.CGROUP_OOM, EndClass.GLOBAL_OOM, EndClass.USERSPACE_OOM)
 Field = str | int | float | None
 
@@ -223,10 +224,15 @@ def _deciders(facts: Facts) -> tuple[str, ...]:
     """Name what would have decided, for the next time."""
     evidence, steps = facts.evidence, []
     if facts.is_unseen:
-        steps.append("how it ended would decide: start the server under `oomguard run`, which notes its exact status")
-        if isinstance(evidence.wait_status, Unknown) and evidence.wait_status.why is Why.HIDDEN:
-            steps.append("or share the PID namespace (shareProcessNamespace), as it ended in one that is not seen here")
-        if not evidence.supervisor:
+        if evidence.main:
+            steps.append(
+                "how it ended would decide: start the server under `oomguard run`, which notes its exact status"
+            )
+        else:
+            steps.append("how it ended would decide: the log of its parent, which waits for it, may say")
+        if isinstance(evidence.wait_status, Unknown) and evidence.wait_status.why in _BLIND:
+            steps.append("or share the PID namespace (shareProcessNamespace), on kernel 6.15 or newer")
+        if evidence.main and not evidence.supervisor:
             steps.append(
                 "or let the sidecar ask the supervisor: the Kubernetes API, a Docker or Podman socket, systemd"
             )

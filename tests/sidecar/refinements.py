@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from guard.kernel.reader import Reader
 from guard.model import LifeId
-from sidecar.board import Board, Incident, OwnView
-from sidecar.collect.kmsg import KernelLog
-from sidecar.collect.node import NodeReader
+from sidecar.board import Incident
 from sidecar.endings import Endings
 from sidecar.hub import Hub
-from sidecar.journal import Journal
-from sidecar.outputs.log import JsonLog
-from sidecar.outputs.recorder import Recorder
 from sidecar.past import Past
 from sidecar.refining import Refining
-from sidecar.settings import Settings
-from sidecar.supervise import Degraded
 from sidecar.verdict.supervisor_values import SupervisorEnd, SupervisorWord, SupervisorWordKind
 from sidecar.verdict.values import EndEvidence
 from tests.sidecar.clocks import SteppedClock, VirtualClock
+from tests.sidecar.hubs import make_hub
 from tests.sidecar.making import at
 from tests.sidecar.verdict.ending import BASE
 
@@ -57,22 +49,8 @@ class Desk:
 @asynccontextmanager
 async def desk(folder: Path, clock: VirtualClock | None = None) -> AsyncIterator[Desk]:
     """Start on the record in a directory, with what is known there."""
-    clock = clock or SteppedClock()
-    board = Board(own=OwnView(started=at(0), last_tick=None, tick_seconds=1, ticks=0, degraded=()))
-    reader = Reader(str(folder))
-    hub = Hub(
-        settings=Settings(dir=str(folder)),
-        boot_id="boot",
-        clock=clock,
-        board=board,
-        journal=Journal(board),
-        degraded=Degraded(lambda *_: None),
-        log=JsonLog(clock=clock),
-        node=NodeReader(reader),
-        kmsg=KernelLog(reader, clock),
-        recorder=Recorder(folder / "record.sqlite", boot_id="boot"),
-    )
-    past = Past(board)
+    hub = make_hub(folder, clock or SteppedClock())
+    past = Past(hub.board)
     refining = Refining(hub, past)
     endings = Endings(hub, past.sessions, refining)
     known = await hub.recorder.load()
@@ -86,14 +64,7 @@ async def desk(folder: Path, clock: VirtualClock | None = None) -> AsyncIterator
         await hub.recorder.close()
 
 
-async def until(done: Callable[[], object]) -> None:
-    """Wait until it is so, half a minute at most."""
-    async with asyncio.timeout(30):
-        while not done():  # noqa: ASYNC110 - what is waited for sets no event
-            await asyncio.sleep(0.01)
-
-
-def end(session: str = "s1", *, after: float = 0.0, **so: object) -> EndEvidence:
+def end(session: str = "s1", after: float = 0.0, **so: object) -> EndEvidence:
     """An end of which nothing is known, so many seconds after the clock's start, but what is given."""
     life = LifeId("boot", 100, 5000, session)
     ended = at(1000.0 + after, wall=1000.0 + after)

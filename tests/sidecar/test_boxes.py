@@ -17,20 +17,12 @@ from guard.kernel import identity
 from guard.kernel.reader import Reader
 from guard.model import Known, LifeId, OperationKind, Unknown
 from sidecar.begun import Begun
-from sidecar.board import Board, OwnView
 from sidecar.boxes import GRACE_SECONDS, Accounts, Boxes, Found, last_sign, scan
-from sidecar.collect.kmsg import KernelLog
-from sidecar.collect.node import NodeReader
-from sidecar.hub import Hub
-from sidecar.journal import Journal
 from sidecar.leavings import Left, scan_notes
-from sidecar.outputs.log import JsonLog
-from sidecar.outputs.recorder import Recorder
-from sidecar.settings import Settings
-from sidecar.supervise import Degraded
 from sidecar.verdict.classify import classify
 from sidecar.verdict.values import EndClass, EndEvidence, WaitStatus
 from tests.sidecar.clocks import SteppedClock, VirtualClock
+from tests.sidecar.hubs import make_hub
 from tests.sidecar.making import at
 
 
@@ -62,20 +54,7 @@ class Ledger:
 @asynccontextmanager
 async def looking(tmp_path: Path, clock: VirtualClock, ledger: Ledger, *, boot: str = "boot") -> AsyncIterator[Boxes]:
     """Look through the directory in virtual time."""
-    board = Board(own=OwnView(started=at(0), last_tick=None, tick_seconds=1, ticks=0, degraded=()))
-    reader = Reader(str(tmp_path))
-    hub = Hub(
-        settings=Settings(dir=str(tmp_path)),
-        boot_id=boot,
-        clock=clock,
-        board=board,
-        journal=Journal(board),
-        degraded=Degraded(lambda *_: None),
-        log=JsonLog(clock=clock),
-        node=NodeReader(reader),
-        kmsg=KernelLog(reader, clock),
-        recorder=Recorder(tmp_path / "record.sqlite", boot_id="boot"),
-    )
+    hub = make_hub(tmp_path, clock, boot=boot)
     await hub.recorder.load()
     accounts = Accounts(
         in_sight=lambda: ledger.in_sight,

@@ -16,6 +16,7 @@ from sidecar.outputs.record_store import EVIDENCE_KEPT
 from sidecar.verdict.supervisor_values import SupervisorWordKind as Kind
 from sidecar.verdict.values import Confidence, EndClass, EndEvidence
 from tests.sidecar.clocks import SteppedClock, VirtualClock
+from tests.sidecar.eventually import eventually
 from tests.sidecar.making import at
 from tests.sidecar.refinements import desk, end, told
 from tests.sidecar.verdict.ending import KILLED, OWN_OOM, ended
@@ -147,7 +148,7 @@ async def test_an_end_is_counted_once_its_verdict_has_settled(tmp_path: Path) ->
         one.endings.refine("llm", told(Kind.LIVENESS_KILL))
         await clock.step()
         await clock.let_go()
-        await until(lambda: one.past.ends_of("llm"))
+        await eventually(lambda: one.past.ends_of("llm"), "the end to be counted")
         assert one.past.ends_of("llm") == {"health_check": 1}
         one.endings.refine("llm", told(Kind.EVICTION))
         assert one.past.ends_of("llm") == {"health_check": 1}
@@ -170,7 +171,7 @@ async def test_the_next_sidecar_goes_on_where_the_last_one_died(tmp_path: Path) 
     assert _counters(tmp_path) == {}
     async with desk(tmp_path, VirtualClock()) as two:
         assert two.endings.refine("llm", told(Kind.EVICTION))
-        await until(lambda: two.past.ends_of("llm"))
+        await eventually(lambda: two.past.ends_of("llm"), "the end to be counted")
         await two.hub.recorder.flush()
         assert two.past.ends_of("llm") == {"eviction": 1}
     async with desk(tmp_path) as three:
@@ -186,7 +187,8 @@ async def test_only_the_newest_ends_are_held(tmp_path: Path) -> None:
     async with desk(tmp_path) as one:
         for number in range(EVIDENCE_KEPT + 5):
             one.publish(end(f"s{number}", after=float(number), wait_status=KILLED))
-        assert one.past.ends_of("llm") == {"external_kill": 5}
+            one.publish(end(f"worker{number}", after=float(number), main=False, wait_status=KILLED))
+        assert one.past.ends_of("llm") == {"external_kill": EVIDENCE_KEPT + 5 - 8}
         await one.hub.recorder.flush()
     with sqlite3.connect(tmp_path / "record.sqlite") as record:
         (kept,) = record.execute("SELECT count(*) FROM evidence").fetchone()

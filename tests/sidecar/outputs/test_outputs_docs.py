@@ -37,6 +37,7 @@ def test_the_incident_is_documented_as_it_is() -> None:
         *incident_document(incident()),
         *("boot_id", "pid", "start_ticks", "session"),
         *("for", "text", "source"),
+        "because",
     }
 
 

@@ -146,6 +146,9 @@ def test_an_unknown_end_names_what_would_decide() -> None:
     hidden = Unknown(Why.HIDDEN, "PIDFD_GET_INFO")
     steps = " ".join(verdict(wait_status=hidden).next_steps)
     assert all(word in steps for word in ("oomguard run", "shareProcessNamespace", "Kubernetes API", "kernel log"))
+    engine = verdict(wait_status=hidden, main=False, others_alive=2).next_steps
+    assert "its parent" in engine[0]
+    assert not any("oomguard run`, which" in step or "supervisor" in step for step in engine)
     known = verdict(wait_status=KILLED, levels=(), node_oom_kill_delta=NO_STATUS, kmsg=Known(()), box=BASE.box)
     assert known.end_class is EndClass.UNKNOWN
     assert "oomguard run`, which" not in " ".join(known.next_steps)
