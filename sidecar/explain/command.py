@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Final
 
 HELP: Final = "say why something died, from logs, states and counters that you already have"
@@ -30,11 +28,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def act(arguments: argparse.Namespace) -> int:
     """Explain the files; give the exit status."""
     from sidecar.explain import show
-    from sidecar.explain.reading import InputError, explain
+    from sidecar.explain.reading import InputError, explain, total_bytes
+    from sidecar.record.progress import bar
 
     names = tuple(arguments.files) or ("-",)
+    total = total_bytes(names)
     try:
-        with _bar(names) as progress:
+        with bar("reading", total, shown=total is None or total >= _WORTH_A_BAR) as progress:
             report = explain(names, progress)
     except InputError as exc:
         sys.stderr.write(f"oomguard: explain: {exc}\n")
@@ -51,23 +51,3 @@ def _write(text: str) -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains at its exit
-
-
-@contextmanager
-def _bar(names: tuple[str, ...]) -> Iterator[Callable[[int], None] | None]:
-    """Show a progress bar on a terminal, where there is enough to read."""
-    from sidecar.explain.reading import total_bytes
-
-    total = total_bytes(names)
-    if not sys.stderr.isatty() or (total is not None and total < _WORTH_A_BAR):
-        yield None
-        return
-    try:
-        from rich.console import Console
-        from rich.progress import Progress
-    except ImportError:  # the answer does not need it
-        yield None
-        return
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("reading", total=total)
-        yield lambda count: progress.advance(task, count)

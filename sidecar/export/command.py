@@ -114,8 +114,8 @@ def _write(reader: RecordReader, span: Span, file: BinaryIO, *, form: Format, re
     from sidecar.record.words import public_words
 
     redactor = Redactor(public_words()) if redact else None
-    shape, rows = Shape(), 0
-    with bar("counting", None) as progress:
+    shape, rows, shown = Shape(), 0, file is not sys.stdout.buffer or not sys.stdout.isatty()
+    with bar("counting", None, shown=shown) as progress:
         for line in lines(reader, span):
             shape = shape.widened(line.row)
             rows += 1
@@ -125,7 +125,7 @@ def _write(reader: RecordReader, span: Span, file: BinaryIO, *, form: Format, re
     made = columns(shape)
     cells = Cells(made)
     into = table(form, file, made)
-    with bar("writing", rows) as progress:
+    with bar("writing", rows, shown=shown) as progress:
         for line in lines(reader, span):
             row = redactor.value(line.row) if redactor else line.row
             into.add(line.kind, cells.of(line.kind, row))

@@ -16,10 +16,19 @@ from typing import BinaryIO, Final
 
 STANDARD_OUTPUT: Final = "-"
 EXIT_INTERRUPTED: Final = 130
+_ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class OutputError(Exception):
     """The result cannot be written. One line that says why and what to do."""
+
+
+class InterruptedOutputError(KeyboardInterrupt):
+    """Ctrl-C or SIGTERM came.
+
+    A class of its own: where a plain KeyboardInterrupt passes through exec() of a text, as in many an import, CPython
+    ends the process by SIGINT even if it was caught (3.11, Python/pythonrun.c, unhandled_keyboard_interrupt).
+    """
 
 
 @contextmanager
@@ -27,7 +36,7 @@ def writing(name: str, *, replace: bool = False) -> Iterator[BinaryIO]:
     """Give a file to write to; at the end of the block it is there under its name, after an exception nothing is.
 
     "-" is standard output; what is not a regular file (a pipe, a device) is written to directly. A new file may be read
-    by its owner alone. SIGTERM and SIGHUP end the block as Ctrl-C does.
+    by its owner alone. SIGTERM and SIGHUP end the block as Ctrl-C does: with a `KeyboardInterrupt`.
 
     Raises:
         OutputError: it is there already (without `replace`); it cannot be written. A closed pipe raises
@@ -63,14 +72,19 @@ def _new_file(path: Path, *, replace: bool) -> Iterator[BinaryIO]:
     """A file beside the path under another name, which takes the path's name at the end."""
     if not replace and path.exists():
         raise _taken(path)
-    folder, name = path.parent, f".{path.name[:100]}."
-    descriptor, made = tempfile.mkstemp(dir=folder, prefix=name, suffix=".part")
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)  # or one in between would leave the file
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            yield file
-        _give_name(Path(made), path, replace=replace)
+        descriptor, made = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=".part")
+        try:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            with os.fdopen(descriptor, "wb") as file:
+                yield file
+            _give_name(Path(made), path, replace=replace)
+        finally:
+            signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+            Path(made).unlink(missing_ok=True)
     finally:
-        Path(made).unlink(missing_ok=True)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _give_name(made: Path, path: Path, *, replace: bool) -> None:
@@ -99,12 +113,12 @@ def _is_special(path: Path) -> bool:
 
 @contextmanager
 def _orderly_end() -> Iterator[None]:
-    """Turn signals that would end the process at once into the exception of Ctrl-C, for the time of the block."""
+    """Turn the signals that end a command into an exception, for the time of the block."""
 
     def stop(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
+        raise InterruptedOutputError
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
+    before = {number: signal.signal(number, stop) for number in _ENDING}
     try:
         yield
     finally:

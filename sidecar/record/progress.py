@@ -8,9 +8,12 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def bar(doing: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """Give what to call with how much more is done. The bar is on standard error, and is gone at the end."""
-    if sys.stderr.isatty():
+def bar(doing: str, total: int | None, *, shown: bool = True) -> Iterator[Callable[[int], None]]:
+    """Give what to call with how much more is done. The bar is on standard error, and is gone at the end.
+
+    `shown` false: not worth one, or the result itself goes to the terminal.
+    """
+    if shown and sys.stderr.isatty():
         try:
             from rich.console import Console
             from rich.progress import Progress
