@@ -53,6 +53,9 @@ from guard.place import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from guard.link.client import LinkClient
+    from guard.link.handover import Who
+
     Mask = set[int] | set[signal.Signals] | set[int | signal.Signals]
     SigtermTimes = tuple[float, float] | tuple[None, None]  # wall clock, monotonic
 
@@ -115,18 +118,22 @@ def run(command: Sequence[str]) -> int:
     taken = signal.valid_signals() - _NOT_TAKEN
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, taken)
     held: dict[str, int] = {}
+    kills = _OomKills()
+    if guarded:
+        with fence("kills"):
+            kills.look()
     try:
         child = start(lambda: _become(command, environment, mask), held if guarded else None)
     except OSError as error:
         return _refuse(command[0], error)
-    say_end = None
+    told = None
     if guarded:
         with fence("hand-over"):
-            say_end = _hand_over(child, session, command, held)
+            told = _hand_over(child, session, command, held)
     status, sigterm = _attend(child, taken)
-    if say_end is not None:
+    if told is not None:
         with fence("farewell"):
-            say_end(status, sigterm)
+            _say_end(*told, _Ended(status, sigterm, kills.look()))
     return _end_like(status, mask)
 
 
@@ -196,30 +203,65 @@ def _reap(child: int) -> int | None:
             os.kill(os.getpid(), signal.SIGSTOP)
 
 
+class _OomKills:
+    """How often the kernel has killed for want of memory in our own cgroup, which is the server's too.
+
+    We outlive the server, so this tells of a kill that came before any hand-over did.
+    """
+
+    def __init__(self) -> None:
+        self._read: Callable[[], int | None] | None = None
+        self._before: int | None = None
+
+    def look(self) -> tuple[int | None, int | None]:
+        """Read the counter; give what it was at the first look, and what it is now. None: not known."""
+        if self._read is None:
+            self._read = _counter()
+            self._before = self._read()
+        return self._before, self._read()
+
+
+def _counter() -> Callable[[], int | None]:
+    from guard.kernel import flat
+    from guard.kernel.locate import locate
+    from guard.kernel.reader import Reader
+    from guard.kernel.values import CgroupVersion
+    from guard.model import Unknown
+
+    reader = Reader()
+    located = locate(reader)
+    if isinstance(located, Unknown) or not located.value.levels:
+        return lambda: None
+    level = located.value.levels[0]
+    name = "memory.events" if level.version is CgroupVersion.V2 else "memory.oom_control"
+    path = f"{level.memory_dir}/{name}"
+
+    def read() -> int | None:
+        data = reader.read(path)
+        table = data if isinstance(data, Unknown) else flat.parse_table(data.value, path)
+        return None if isinstance(table, Unknown) else table.value.get("oom_kill")
+
+    return read
+
+
 def _hand_over(
     child: int, session: str, command: Sequence[str], held: Mapping[str, int]
-) -> Callable[[int, SigtermTimes], None] | None:
-    """Start the link that hands over the server's kernel files; None where its life cannot be told.
-
-    Returns:
-        What tells the sidecar how it ended: by a note, whatever becomes of the sidecar, and by the link.
-    """
-    from guard.box import end_note
+) -> tuple[Who, LinkClient] | None:
+    """Start the link that hands over the server's kernel files; None where its life cannot be told."""
     from guard.kernel import identity
     from guard.kernel.reader import Reader
     from guard.link.client import LinkClient, LinkSettings
     from guard.link.handover import Handover, Who, gather
-    from guard.link.protocol import ChildExit, Role
+    from guard.link.protocol import Role
     from guard.model import LifeId, Unknown
 
     reader = Reader()
     boot_id, start_ticks = identity.boot_id(reader), identity.start_ticks(reader, child)
     if isinstance(boot_id, Unknown) or isinstance(start_ticks, Unknown):
         return None
-    life = LifeId(boot_id.value, child, start_ticks.value, session)
     who = Who(
         name=model_name(command),
-        life=life,
+        life=LifeId(boot_id.value, child, start_ticks.value, session),
         parent_session=None,
         command=" ".join(command),
         role=Role.RUNNER,
@@ -230,23 +272,38 @@ def _hand_over(
 
     link = LinkClient(LinkSettings(socket_path(shared_directory())), make_handover, lambda _notice: None)
     link.start()
+    return who, link
 
-    def say_end(status: int, sigterm: SigtermTimes) -> None:
-        note = end_note.EndNote(
-            life=life,
-            name=who.name,
-            command=who.command,
-            wait_status=status,
-            at_wall_s=time.time(),
-            at_monotonic_s=time.monotonic(),
-            sigterm_wall_s=sigterm[0],
-            sigterm_monotonic_s=sigterm[1],
-        )
-        with contextlib.suppress(OSError):  # no shared directory, or a full one
-            end_note.write(os.path.join(shared_directory(), "boxes"), note)
-        link.send(ChildExit(life, status, *sigterm), within_seconds=_FAREWELL_SECONDS)
 
-    return say_end
+class _Ended:
+    """How the server ended: its raw wait status, when it was asked to, and the kernel's kills before and after."""
+
+    def __init__(self, status: int, sigterm: SigtermTimes, kills: tuple[int | None, int | None]) -> None:
+        self.status = status
+        self.sigterm = sigterm
+        self.kills = kills
+
+
+def _say_end(who: Who, link: LinkClient, ended: _Ended) -> None:
+    """Tell the sidecar: by a note, whatever becomes of the sidecar, and by the link."""
+    from guard.box import end_note
+    from guard.link.protocol import ChildExit
+
+    note = end_note.EndNote(
+        life=who.life,
+        name=who.name,
+        command=who.command,
+        wait_status=ended.status,
+        at_wall_s=time.time(),
+        at_monotonic_s=time.monotonic(),
+        sigterm_wall_s=ended.sigterm[0],
+        sigterm_monotonic_s=ended.sigterm[1],
+        oom_kills_before=ended.kills[0],
+        oom_kills_after=ended.kills[1],
+    )
+    with contextlib.suppress(OSError):  # no shared directory, or a full one
+        end_note.write(os.path.join(shared_directory(), "boxes"), note)
+    link.send(ChildExit(who.life, ended.status, *ended.sigterm), within_seconds=_FAREWELL_SECONDS)
 
 
 def _end_like(status: int, mask: Mask) -> int:

@@ -1,9 +1,10 @@
 """A note that `oomguard run` leaves of every end, for the sidecar that did not hear of it: how its server ended.
 
 `boxes/SESSION.end` in the shared directory, JSON of at most 4 KiB: `v`, `life`, `name`, `command`, `wait_status` (as
-wait(2) gave it), `at_wall_s`, `at_monotonic_s`, and when the first SIGTERM was passed on to it, `sigterm_wall_s` and
-`sigterm_monotonic_s` (null or absent: none was). The sidecar removes it once the end is recorded; without a sidecar
-the newest `KEPT` stay.
+wait(2) gave it), `at_wall_s`, `at_monotonic_s`; when the first SIGTERM was passed on to it, `sigterm_wall_s` and
+`sigterm_monotonic_s` (null or absent: none was); and the kernel's counter of kills in the cgroup that runner and server
+are in, before the start and at the end, `oom_kills_before` and `oom_kills_after` (null or absent: not known). The
+sidecar removes it once the end is recorded; without a sidecar the newest `KEPT` stay.
 """
 
 # ruff: noqa: PTH105, PTH108, PTH118 - pathlib is memory that the runner does not need
@@ -42,6 +43,8 @@ class EndNote:
     at_monotonic_s: float
     sigterm_wall_s: float | None = None  # of the first SIGTERM that was passed on to it
     sigterm_monotonic_s: float | None = None
+    oom_kills_before: int | None = None  # of the runner's own cgroup, before the start; None: not known
+    oom_kills_after: int | None = None  # at the end
 
 
 def write(directory: str, note: EndNote) -> None:
@@ -86,6 +89,8 @@ def parse(raw: bytes, where: str) -> Reading[EndNote]:
             at_monotonic_s=_seconds(fields["at_monotonic_s"]),
             sigterm_wall_s=_seconds_or_none(fields.get("sigterm_wall_s")),
             sigterm_monotonic_s=_seconds_or_none(fields.get("sigterm_monotonic_s")),
+            oom_kills_before=_number_or_none(fields.get("oom_kills_before")),
+            oom_kills_after=_number_or_none(fields.get("oom_kills_after")),
         )
     except (ValueError, TypeError, KeyError, RecursionError) as exc:
         return Unknown(Why.MALFORMED, where, detail=str(exc)[:_TEXT_LENGTH])
@@ -110,6 +115,10 @@ def _seconds(found: object) -> float:
     if not isinstance(found, int | float) or isinstance(found, bool) or not 0 <= found <= _MOST_NUMBER:
         raise ValueError("not a time")
     return float(found)
+
+
+def _number_or_none(found: object) -> int | None:
+    return None if found is None else _number(found)
 
 
 def _seconds_or_none(found: object) -> float | None:
