@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sidecar.health.drawing import diagram
 from sidecar.health.table import (
     TABLE,
     Case,
@@ -100,3 +101,14 @@ def test_the_page_shows_no_other_rows() -> None:
     lines = DOCS.read_text(encoding="utf-8").splitlines()
     begin, end = lines.index("<!-- table -->"), lines.index("<!-- end of table -->")
     assert [line for line in lines[begin + 1 : end] if line] == list(markdown())
+
+
+def test_the_page_shows_the_diagram() -> None:
+    """The state diagram on the page is the one that is drawn out of the table."""
+    assert "\n".join(["```mermaid", *diagram(), "```"]) in DOCS.read_text(encoding="utf-8")
+
+
+def test_pressure_alone_fails_no_ready_model() -> None:
+    """The diagram's promise: from ready to failed leads no change but the process's end and the plain probe."""
+    (line,) = [one for one in diagram() if "ready --> failed" in one]
+    assert line.endswith(": process, plain probe")
