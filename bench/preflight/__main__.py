@@ -20,9 +20,11 @@ from bench.preflight.checkpoints import write_all
 from bench.preflight.children import zygote
 from bench.preflight.kills import KILLED, Killed, kill
 from bench.preflight.measure import Measured, measure
+from bench.preflight.oom_kills import starve
 from guard.fit.check import answer, ask
 from guard.fit.paths import IMPORT_BYTES
-from tests.lab.kit.cgroups import MIB, Limits
+from tests.lab.kit import watcher
+from tests.lab.kit.cgroups import MIB, Limits, sweep
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _OUT: Final = _ROOT / "build" / "bench"
@@ -30,6 +32,7 @@ _PAGE: Final = _ROOT / "docs" / "preflight.md"
 _TABLE: Final = re.compile(r"(?<=<!-- measured: begin -->\n).*(?=<!-- measured: end -->)", re.DOTALL)
 _LIMIT: Final = 1400 * MIB
 _KILLS: Final = 20
+_STARVED: Final = 5
 _GOAL_SECONDS: Final = 0.010
 _QUIET: Final[Mapping[str, str]] = {"TQDM_DISABLE": "1", "HF_HUB_OFFLINE": "1", "OOMGUARD_PREFLIGHT": "off"}
 _IMPORT: Final = """
@@ -50,27 +53,34 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Measure, kill, write down. Status 1 if a prediction or a box was wrong."""
     parser = argparse.ArgumentParser(prog="python -m bench.preflight", description=__doc__)
     parser.add_argument("--kills", type=int, default=_KILLS, help="kills of each load (default: 20)")
+    parser.add_argument("--starved", type=int, default=_STARVED, help="kills of each by the kernel (default: 5)")
     parser.add_argument("--docs", action="store_true", help="write the table of docs/preflight.md too")
     arguments = parser.parse_args(argv)
+    sweep()
+    watcher.start()
     folder = _OUT / "preflight-checkpoints"
     write_all(folder)
     with zygote(EVERYTHING, Limits(memory_max_bytes=_LIMIT), _QUIET) as forks:
         measured = [_told(one) for one in measure(forks, folder, CASES)]
         killed = [_counted(one) for one in kill(forks, folder, KILLED, arguments.kills)]
+        starved = [_counted(one) for one in starve(forks, folder, KILLED, arguments.starved)]
     seconds = _seconds(folder)
     document = {
         "limit_bytes": _LIMIT,
         "preflight_seconds": seconds,
         "paths": [_measured_document(one) for one in measured],
-        "kills": [{"case": one.case.name, "named": one.named, "with_tensor": one.with_tensor} for one in killed],
-        "wrong": [text for one in killed for text in one.wrong],
+        "kills": _kills_document(killed),
+        "kills_by_the_kernel": _kills_document(starved),
+        "wrong": [text for one in (*killed, *starved) for text in one.wrong],
         "imports": _imports(),
     }
     (_OUT / "preflight.json").write_text(json.dumps(document, indent=1) + "\n")
     if arguments.docs:
-        _PAGE.write_text(_TABLE.sub(lambda _: _table(measured, killed), _PAGE.read_text()))
+        _PAGE.write_text(_TABLE.sub(lambda _: _table(measured, killed, starved), _PAGE.read_text()))
     good = all(one.held for one in measured) and not document["wrong"] and max(seconds.values()) <= _GOAL_SECONDS
-    print(f"{'held' if good else 'NOT HELD'}: {len(measured)} paths, {sum(one.named for one in killed)} kills named;")
+    print(
+        f"{'held' if good else 'NOT HELD'}: {len(measured)} paths, {sum(one.named for one in (*killed, *starved))} kills named;"
+    )
     print(f"a preflight took at most {max(seconds.values()) * 1e3:.1f} ms; see {_OUT / 'preflight.json'}")
     return 0 if good else 1
 
@@ -84,6 +94,10 @@ def _told(one: Measured) -> Measured:
 def _counted(one: Killed) -> Killed:
     print(f"{one.case.name:64} {one.named} named, {one.with_tensor} with tensor {one.wrong or ''}", flush=True)
     return one
+
+
+def _kills_document(kills: Sequence[Killed]) -> list[dict[str, object]]:
+    return [{"case": one.case.name, "named": one.named, "with_tensor": one.with_tensor} for one in kills]
 
 
 def _measured_document(one: Measured) -> dict[str, object]:
@@ -129,19 +143,22 @@ def _imports() -> dict[str, dict[str, int]]:
     return found
 
 
-def _table(measured: Sequence[Measured], killed: Sequence[Killed]) -> str:
+def _table(measured: Sequence[Measured], killed: Sequence[Killed], starved: Sequence[Killed]) -> str:
     """Give the table in Markdown."""
-    kills = {one.case.name: f"{one.named} of {one.named + len(one.wrong)}" for one in killed}
+    kills, by_the_kernel = (
+        {one.case.name: f"{one.named} of {one.named + len(one.wrong)}" for one in found} for found in (killed, starved)
+    )
     lines = [
-        "| path | checkpoint | tensors, MiB | needs (said) | peak | times | mapped | killed: named |",
-        "|---|---|--:|--:|--:|--:|--:|--:|",
+        "| path | checkpoint | tensors, MiB | needs (said) | peak | times | mapped | killed: named | by the kernel |",
+        "|---|---|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for one in measured:
         kind = f"{one.case.file}, as {one.case.dtype}" if one.case.dtype else one.case.file
         lines.append(
             f"| `{one.case.path}` | {kind} | {one.tensor_bytes / MIB:.0f} | {one.said.anon_bytes / MIB:.0f} "
             f"| {one.anon_bytes / MIB:.0f} | {one.anon_bytes / one.tensor_bytes:.2f} "
-            f"| {one.mapped_bytes / MIB:.0f} | {kills.get(one.case.name, '')} |"
+            f"| {one.mapped_bytes / MIB:.0f} "
+            f"| {kills.get(one.case.name, '')} | {by_the_kernel.get(one.case.name, '')} |"
         )
     return "\n".join(lines) + "\n"
 
