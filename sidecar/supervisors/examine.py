@@ -46,7 +46,11 @@ def examine(settings: Settings, environ: Mapping[str, str]) -> Examined:
 def _ask(found: Found) -> Examined:
     if found.make is None:
         return Examined(good=False, text=f"{found.name}: {found.words}", advice=found.advice or _OPTIONAL)
-    source, told, lacks = found.make(SystemClock(), tuple), [0], []
+    try:
+        source = found.make(SystemClock(), tuple)
+    except ImportError as exc:
+        return Examined(good=False, text=f"{found.name}: {exc}", advice="pip install 'oomguard[sidecar]'")
+    told, lacks = [0], []
 
     def take(containers: Sequence[Container], lacking: str | None) -> None:
         told[0] = len(containers)
