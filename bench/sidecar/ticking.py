@@ -135,10 +135,10 @@ def _watch(pids: dict[str, int], seconds: float) -> dict[str, Measured]:
 def _part(name: str, models: int, measured: dict[str, Measured]) -> Part:
     sidecar, same, everything = (measured[key] for key in (name, f"{name} {bare.SAME}", f"{name} {bare.ALL}"))
     figures = (
-        _over("cpu_over_bare_loop", sidecar.cpu_share, same.cpu_share, _RATIO),
-        _over("read_calls_over_bare_loop", sidecar.read_calls_per_second, same.read_calls_per_second, _ALIKE),
-        _over("read_kib_over_bare_loop", sidecar.read_kib_per_second, same.read_kib_per_second, _ALIKE),
-        _over("cpu_over_bare_loop_of_all_files", sidecar.cpu_share, everything.cpu_share, None),
+        _over("cpu_over_bare_loop", sidecar.cpu_share, everything.cpu_share, _RATIO),
+        _over("cpu_over_its_own_reads_alone", sidecar.cpu_share, same.cpu_share, None),
+        _over("read_calls_over_its_own_reads", sidecar.read_calls_per_second, same.read_calls_per_second, _ALIKE),
+        _over("read_kib_over_its_own_reads", sidecar.read_kib_per_second, same.read_kib_per_second, _ALIKE),
         *_cost(sidecar, models),
     )
     seconds = sidecar.end.at_s - sidecar.start.at_s

@@ -29,9 +29,9 @@ PARTS = {
     **{
         part: {
             "cpu_over_bare_loop",
-            "cpu_over_bare_loop_of_all_files",
-            "read_calls_over_bare_loop",
-            "read_kib_over_bare_loop",
+            "cpu_over_its_own_reads_alone",
+            "read_calls_over_its_own_reads",
+            "read_kib_over_its_own_reads",
             "cpu_percent_of_a_core_per_model",
             "rss_at_end",
             "rss_growth_in_second_half",
