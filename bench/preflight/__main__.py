@@ -78,9 +78,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.docs:
         _PAGE.write_text(_TABLE.sub(lambda _: _table(measured, killed, starved), _PAGE.read_text()))
     good = all(one.held for one in measured) and not document["wrong"] and max(seconds.values()) <= _GOAL_SECONDS
-    print(
-        f"{'held' if good else 'NOT HELD'}: {len(measured)} paths, {sum(one.named for one in (*killed, *starved))} kills named;"
-    )
+    named = sum(one.named for one in (*killed, *starved))
+    print(f"{'held' if good else 'NOT HELD'}: {len(measured)} paths, {named} kills named;")
     print(f"a preflight took at most {max(seconds.values()) * 1e3:.1f} ms; see {_OUT / 'preflight.json'}")
     return 0 if good else 1
 
