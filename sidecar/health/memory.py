@@ -155,10 +155,10 @@ def engine_is_dead(memory: JudgeMemory, evidence: HealthEvidence, rules: Rules) 
 
 
 def _is_unprobed(memory: JudgeMemory, evidence: HealthEvidence, rules: Rules) -> bool:
-    """Tell a model that nobody probes from one whose first answer is not there yet."""
+    """Tell a model that nobody probes from one whose first answer is not there yet, to us or to us come back."""
     if isinstance(evidence.probe, Known) or evidence.probe_in_flight_since is not None:
         return False
-    waited = evidence.at.monotonic_s - _first(memory, evidence)
+    waited = evidence.at.monotonic_s - _later(_first(memory, evidence), memory.probe_s)
     return evidence.probe.why is Why.MISSING or waited > 2 * rules.period_seconds
 
 

@@ -77,6 +77,17 @@ def test_a_wall_clock_jump_changes_nothing() -> None:
         assert (one.state, one.live, one.reasons) == (other.state, other.live, other.reasons)
 
 
+def test_a_sidecar_that_comes_back_says_the_same_before_its_first_probe() -> None:
+    """Nothing was heard by the new sidecar yet; a model that had failed is no unknown one, and passes no /livez."""
+    hung = ProbeResult(started=make.at(130.0), latency_seconds=10.0, outcome=ProbeOutcome.TIMEOUT)
+    before = JudgeMemory(
+        session="s1", first_s=0.0, last_s=140.5, answered=True, failures=3, probe_s=120.0, failed_s=121.0
+    )
+    memory, then = judge(before, evidence(140.5, Now(), hung), RULES)
+    _, back = judge(memory, evidence(144.0, Now()), RULES)
+    assert (then.state, then.live) == (back.state, back.live) == (State.HUNG, False)
+
+
 def test_a_restarted_sidecar_goes_on_where_it_was() -> None:
     """The memory goes through JSON unchanged, so a restart neither forgives nor forgets."""
     memory = JudgeMemory()
