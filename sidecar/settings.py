@@ -160,7 +160,8 @@ class RecordSettings:
     """Size of the record in the shared directory."""
 
     max_bytes: Annotated[int, Between(1 << 20, 1 << 34)] = 64 << 20
-    """Bytes on disk. 64 MiB hold about a day at one tick a second and fit an emptyDir that counts as memory."""
+    """Bytes on disk. 64 MiB hold some nine hours of one model, at a sample a second of 2 KB at three levels, and fit an
+    emptyDir that counts as memory."""
     keep_seconds: Annotated[float, Between(60, 366 * 86400)] = 7 * 86400.0
     """Seconds after which samples are dropped; incidents stay longer. A week covers a weekend."""
 

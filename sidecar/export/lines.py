@@ -79,10 +79,11 @@ class Boots:
 
 
 def _unheld(reader: RecordReader, model: str | None) -> dict[str, int]:
-    """Count the ends of each model that went before the oldest incident in the record."""
+    """Count the ends of each model whose incidents the record no longer holds. The newest may not be counted yet."""
     counted = dict(reader.ends())
     for incident in reader.each_incident(model):
-        if incident.document.get("main") is True and counted.get(incident.model, 0) > 0:
+        held = incident.document.get("main") is True and incident.document.get("counted_as", "always") is not None
+        if held and counted.get(incident.model, 0) > 0:
             counted[incident.model] -= 1
     return counted
 

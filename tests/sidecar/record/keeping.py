@@ -40,8 +40,9 @@ def series(samples: Iterable[Sample]) -> bytes:
 
 
 def ended(seconds: float, *, session: str = "s1", model: str = "llm", main: bool = True) -> Incident:
-    """An end at a time."""
-    return replace(incident(session), at=at(seconds), model=model, main=main)
+    """An end at a time, counted already."""
+    end = incident(session)
+    return replace(end, at=at(seconds), model=model, main=main, counted_as=end.verdict.end_class)
 
 
 def told(number: int, seconds: float, text: str = "something") -> Event:
