@@ -24,7 +24,7 @@ WATCH_SECONDS: Final = 300
 _PATIENCE_SECONDS: Final = 15.0
 _LONGEST_LINE: Final = 4 << 20  # etcd stores no object above 1.5 MiB
 _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _GONE = 401, 403, 404, 410
-_GRANT: Final = "grant it with integrations/kubernetes/supervisor-role.yaml"
+_GRANT: Final = "grant it with integrations/kubernetes/supervisor-role.yaml, or set OOMGUARD_SUPERVISOR=none"
 
 _T = TypeVar("_T")
 

@@ -32,23 +32,27 @@ class Supervisors:
 
     def __init__(self, parts: Parts, environ: Mapping[str, str]) -> None:
         self._parts = parts
-        self._found = choose.find(parts.hub.settings, environ)
         self._askings: list[Asking] = []
+        self._missing: dict[str, str] = {}
         hub = parts.hub
-        for found in self._found:
+        models = Models(
+            names=choose.names(hub.settings), subjects=self._subjects, told=self._told, stopping=self._stopping
+        )
+        for found in choose.find(hub.settings, environ):
             if found.make is None:
+                self._missing[found.name] = f"{found.words}; {found.advice}".strip("; ")
                 continue
-            models = Models(
-                names=choose.names(hub.settings), subjects=self._subjects, told=self._told, stopping=self._stopping
-            )
-            source = found.make(hub.clock, self._subjects)
-            self._askings.append(Asking(source, hub.clock, hub.degraded, models))
+            try:
+                source = found.make(hub.clock, self._subjects)
+            except ImportError as exc:  # a client that is there, and does not fit what is beside it
+                self._missing[found.name] = str(exc)
+            else:
+                self._askings.append(Asking(source, hub.clock, hub.degraded, models))
 
     def start(self, supervisor: Supervisor) -> None:
-        """Start the tasks of each, and have each hear of ends and starts. Say which was set and cannot be asked."""
-        for found in self._found:
-            if found.make is None:
-                self._parts.hub.degraded.set(found.name, f"{found.words}; {found.advice}".strip("; "))
+        """Start the tasks of each, and have each hear of ends and starts. Say which was wanted and cannot be asked."""
+        for name, words in self._missing.items():
+            self._parts.hub.degraded.set(name, words)
         for asking in self._askings:
             supervisor.start(f"following {asking.name}", asking.follow)
             supervisor.start(f"asking {asking.name} again", asking.look_again)

@@ -133,3 +133,12 @@ async def test_an_api_that_hangs_holds_up_nothing(
         found = await until(lambda: daemon.get("/incidents")["incidents"], "the verdict")
         assert found[0]["verdict_after_seconds"] < 9  # the API would be given up after ten
         assert daemon.get("/sidecar/livez")["passed"]
+
+
+def test_a_supervisor_that_was_set_and_is_not_here_is_named(tmp_path: Path) -> None:
+    """The daemon starts, and /status and the log say what is missing and what to do."""
+    (tmp_path / "shared").mkdir()
+    flags = ("--supervisor", "kubernetes", "--supervised-service-account", str(tmp_path / "none"))
+    with Daemon(tmp_path / "shared", tmp_path / "log", *flags) as daemon:
+        assert "supervisor-role.yaml" in degraded(daemon)[0]
+        assert [one["event"] for one in daemon.events()].count("degraded") >= 1
