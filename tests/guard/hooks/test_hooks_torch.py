@@ -115,6 +115,24 @@ assert in_flight() == []
     assert operations[0].bytes_done == 5 * SIZE
 
 
+def test_a_load_from_memory_copies_nothing_more(tmp_path: Path) -> None:
+    """A BytesIO that was made of bytes still shares them after it was loaded from: nobody asked for its buffer."""
+    code = """
+import io
+torch.save({"w": torch.zeros(1 << 18)}, folder + "/m.pt")
+data = open(folder + "/m.pt", "rb").read()
+source = io.BytesIO(data)
+source.seek(0)
+seen = []
+def look(storage, place):
+    seen.extend(in_flight())
+    return storage
+torch.load(source, map_location=look)
+print(json.dumps([sys.getsizeof(source) < len(data), seen[0][0], seen[0][3] == len(data)]))
+"""
+    assert json.loads(_run(code, tmp_path)) == [True, "torch.load(BytesIO)", True]
+
+
 def test_errors_of_loads_are_the_hosts_own(tmp_path: Path) -> None:
     """Missing files, wrong names and wrong arguments raise the same type and text with and without the guard."""
     code = """
