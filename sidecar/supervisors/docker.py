@@ -136,8 +136,7 @@ class DockerSource:
         return ours and not event.action.startswith(("exec", "health"))
 
     async def _look(self, docker: aiodocker.Docker, take: Take) -> None:
-        own = None if self._own_id is None else await self._inspect(docker, self._own_id)
-        self._shared = self._directory if own is None else own.source_of(self._directory)
+        self._shared = await self._host_path(docker)
         listed = [str(one["Id"]) for one in await docker.containers.list(all="true")]
         for one in listed:
             known = self._known.get(one)
@@ -149,6 +148,13 @@ class DockerSource:
         self._forget()
         interesting = [one for one in self._known.values() if self._is_of_interest(one.inspected)]
         take(self._containers(interesting), None)
+
+    async def _host_path(self, docker: aiodocker.Docker) -> str | None:
+        """Give the host's path of our directory; None where another engine runs us, or where it is on no mount."""
+        if self._own_id is None:
+            return self._directory
+        own = await self._inspect(docker, self._own_id)
+        return None if own is None else own.source_of(self._directory)
 
     def _shares(self, one: Inspected) -> bool:
         return self._shared is not None and one.uses(self._shared)
