@@ -22,7 +22,6 @@ from guard.model import Known, Unknown
 from sidecar import distribution
 from sidecar.collect import exit_status as ends
 from sidecar.collect.node import NodeReader
-from sidecar.record.reading import RecordError, open_record
 from sidecar.sample import SightKind
 from sidecar.settings import Settings
 from sidecar.sight.chooser import Chooser, hands_over
@@ -156,6 +155,10 @@ def _record(settings: Settings) -> Finding:
     path = f"{settings.dir}/record.sqlite"
     if not os.path.exists(path):  # noqa: PTH110 - a path as text is all there is
         return Finding("record", Grade.OK, "none yet; the daemon makes it")
+    try:
+        from sidecar.record.reading import RecordError, open_record
+    except ImportError as exc:  # a missing package has a line of its own
+        return Finding("record", Grade.LIMITED, f"{path} cannot be read without the package {exc.name}")
     try:
         with open_record(path) as record:  # beside a sidecar of another user it leaves no file of its own
             incidents = record.count_incidents()

@@ -112,6 +112,7 @@ def columns(shape: Shape) -> tuple[Column, ...]:
         *(_inner("level", "levels", place, text) for place in range(shape.levels) for text in _LEVEL),
         *(_inner("gpu", "gpus", place, text) for place in range(shape.gpus) for text in _GPU),
         *(_column(text, frozenset({Kind.EVENT})) for text in _EVENT),
+        *(_column(text, frozenset({Kind.EVENT, Kind.INCIDENT})) for text in _STATUS),
         *(_column(text, frozenset({Kind.INCIDENT})) for text in _INCIDENT),
     )
 
@@ -228,6 +229,10 @@ _GPU: Final = (
     *("xids json", "processes json", "slices json"),
 )
 _EVENT: Final = ("event_id int", "event_kind text", "event_text text", "event_fields json")
+_STATUS: Final = tuple(
+    f"{name} {kind} fields.{name} event_fields.{name}"
+    for name, kind in (("exit_code", "int"), ("signal", "text"), ("restart_count", "int"))
+)
 _INCIDENT: Final = (
     *(
         "incident_id text id",
@@ -236,6 +241,5 @@ _INCIDENT: Final = (
         "incident_confidence text confidence",
     ),
     *("incident_level text level", "incident_summary text summary", "verdict_after_seconds float"),
-    *("exit_code int fields.exit_code", "signal text fields.signal", "restart_count int fields.restart_count"),
     *("incident_fields json fields", "incident_evidence json evidence", "incident_missing json missing"),
 )

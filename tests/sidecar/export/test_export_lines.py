@@ -112,6 +112,17 @@ def test_ends_count_on_the_clock_also_those_that_are_gone(tmp_path: Path) -> Non
     assert [row["ends"] for row in rows(path, since)] == [3]
 
 
+def test_what_a_supervisor_tells_is_in_the_columns_of_an_end(tmp_path: Path) -> None:
+    """Exit code, signal and restart count stand in their own columns, whether an event or an incident says them."""
+    said = {"exit_code": 137, "restart_count": 4, "oom_killed": True}
+    event_ = replace(told(1, 0), kind="supervisor_told", fields=said)
+    end = ended(1)
+    end = replace(end, verdict=replace(end.verdict, fields={"signal": "SIGKILL", "restart_count": 5}))
+    first, second = rows(keep(tmp_path / "record.sqlite", Content(events=[event_], incidents=[(end, None)])))
+    assert (first["exit_code"], first.get("signal"), first["restart_count"]) == (137, None, 4)
+    assert (second.get("exit_code"), second["signal"], second["restart_count"]) == (None, "SIGKILL", 5)
+
+
 def test_order_is_by_boot_and_its_own_clock(tmp_path: Path) -> None:
     """A wall clock that jumps back by an hour, and a boot that thinks it is 1970, change no order."""
     first = Content(
