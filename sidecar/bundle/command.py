@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 HELP: Final = "pack what a bug report needs, with names hidden; nothing is sent anywhere"
 _DESCRIPTION: Final = (
     "Packs ends, what led to them, events, settings, what doctor says, versions and kernel files into one tar.gz of at "
-    "most 20 MiB. Names, paths, ids and words of others are hidden; environment, prompts and tokens are never in it. "
+    "most 20 MiB. Names, paths, ids and words of others are hidden; environment and prompts are never in it. "
     "Exit status: 0 written, 2 bad input or no room."
 )
 _EXIT_BAD_INPUT: Final = 2
@@ -30,9 +30,9 @@ Names of models, files, tensors, hosts, users and pods, paths, addresses, ids, a
 oomguard's own sources are hidden. The same name has the same stand-in in all files. Figures, times, kernel files,
 pids and the ids of incidents are as they were."""
 _SHOWN: Final = """\
-Names are NOT hidden (--no-redact): names of models, files, tensors and hosts, commands, paths, cgroups with the ids
-of pods and containers, and messages of exceptions, which may quote anything, are in it as they were. Tokens that look
-like tokens, users and queries of URLs, and values of variables are removed."""
+Names are NOT hidden (--no-redact): names of models, files, tensors and hosts, commands, paths, and cgroups with the ids
+of pods and containers are in it as they were, and so are logs. Messages of exceptions keep figures and the words of
+allocators alone. Tokens that look like tokens, users and queries of URLs, and values of variables are removed."""
 _HEAD: Final = """What is in this bundle of oomguard, to attach to a bug report.
 
 {hiding}

@@ -59,7 +59,8 @@ _KINDS: Final[Mapping[str, str]] = {
     "user": "user",
 }
 _SESSIONS: Final = frozenset(("session", "parent_session", "incident"))
-_MESSAGES: Final = frozenset(("message", "failure_message"))
+MESSAGES: Final = frozenset(("message", "failure_message"))
+"""Keys of what an application says: an exception may quote a prompt."""
 _CGROUPS: Final = frozenset(("name", "level", "oom_memcg", "task_memcg"))
 _TABLES: Final = frozenset(("stat", "meminfo", "vmstat", "events", "events_local", "cpu_stat"))
 """Objects whose keys the kernel gives."""
@@ -119,6 +120,18 @@ _ALLOCATORS: Final = words_of(
     "unallocated use used using was which while with you your float bfloat16 float16 float32 float64 int8 int32 "
     "int64 uint8 errno"
 )
+
+
+def said(message: str) -> str:
+    """Give figures and the words of allocators in a message of an application; one sign stands for all the rest."""
+    kept = (found[0] if _is_said(found[0]) else "*" for found in _WORDS.finditer(message))
+    return re.sub(r"\*(?: \*)+", "*", " ".join(kept))
+
+
+def _is_said(word: str) -> bool:
+    measure = _MEASURE.fullmatch(word)
+    unit = measure is not None and measure[1].lower() in _ALLOCATORS
+    return unit or word.lower() in _ALLOCATORS or _FIGURE.fullmatch(word) is not None
 
 
 class Redactor:
@@ -197,8 +210,8 @@ class Redactor:
             return self._session(value)
         if key in _KINDS and value:
             return self._learn(value, lambda: self._named(_KINDS[key], value))
-        if key in _MESSAGES and value:
-            return self._learn(value, lambda: self._message(value))
+        if key in MESSAGES and value:
+            return self._learn(value, lambda: said(value))
         if key in _CGROUPS and value.startswith("/"):
             return self._learn(value, lambda: self._place(value)) if len(value) > 1 else value
         return None
@@ -294,14 +307,3 @@ class Redactor:
             host = self._stand_in("host", host)
         shown = _WORDS.sub(lambda found: self._components(found[0]), path)
         return f"{self._word(scheme)}://{host}{port and f':{port}'}{shown}"
-
-    def _message(self, message: str) -> str:
-        """Keep figures and the words of allocators; one sign stands for all the rest."""
-        kept = (found[0] if self._is_said(found[0]) else "*" for found in _WORDS.finditer(message))
-        return re.sub(r"\*(?: \*)+", "*", " ".join(kept))
-
-    @staticmethod
-    def _is_said(word: str) -> bool:
-        measure = _MEASURE.fullmatch(word)
-        unit = measure is not None and measure[1].lower() in _ALLOCATORS
-        return unit or word.lower() in _ALLOCATORS or _FIGURE.fullmatch(word) is not None
