@@ -34,6 +34,7 @@ from sidecar.begun import Begun
 from sidecar.clock import began_s
 from sidecar.collect import node_pid
 from sidecar.collect.exit_status import from_raw
+from sidecar.ends import kills_of
 from sidecar.hub import Hub
 from sidecar.leavings import BOX_SUFFIX, Left, fault_of, names, scan_notes
 from sidecar.sample import Instant
@@ -207,6 +208,7 @@ class Boxes:
             ended=_back_then(end.ended_wall_s(now), now),
             wait_status=unseen if note is None else Known(from_raw(note.wait_status)),
             sigterm_wall_s=None if note is None else note.sigterm_wall_s,
+            runner_kills=None if note is None else kills_of(note),
             levels=(),
             hidden_ancestors=True,
             node_oom_kill_delta=unseen,

@@ -266,7 +266,8 @@ class Endings:
         log = hub.kmsg.since(latch.ended.monotonic_s - ends.KMSG_SECONDS)
         others_alive = sum(other.alive for other in end.others)  # of that life: the next one may be here already
         evidence = ends.evidence(latch, settled.status, log, others_alive)
-        self._tell(end, replace(evidence, fault=fault, sigterm_wall_s=settled.sigterm_wall_s))
+        told = replace(evidence, sigterm_wall_s=settled.sigterm_wall_s, runner_kills=settled.runner_kills)
+        self._tell(end, replace(told, fault=fault))
 
     async def _fault(self, process: SeenProcess) -> Reading[NativeFault]:
         """Read the trace of a native fault, in a thread, as far as the volume does not hang."""

@@ -149,10 +149,18 @@ def life_of_cgroup(boot_id: str, level: LevelId) -> LifeId:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """How a process ended, and when its runner had first passed a SIGTERM on to it, if it did."""
+    """How a process ended, when its runner had first passed a SIGTERM on to it, and the OOM kills that it counted."""
 
     status: Reading[WaitStatus]
     sigterm_wall_s: float | None = None
+    runner_kills: tuple[int, int] | None = None
+
+
+def kills_of(note: EndNote) -> tuple[int, int] | None:
+    """Give the OOM kills that the runner counted in its own cgroup, before the start and at the end."""
+    if note.oom_kills_before is None or note.oom_kills_after is None:
+        return None
+    return note.oom_kills_before, note.oom_kills_after
 
 
 async def settle(process: SeenProcess, clock: Clock, look: Look) -> Settled:
@@ -173,7 +181,7 @@ async def settle(process: SeenProcess, clock: Clock, look: Look) -> Settled:
             except TimeoutError:
                 hangs = True
         if note is not None:
-            return Settled(Known(exit_status.from_raw(note.wait_status)), note.sigterm_wall_s)
+            return Settled(Known(exit_status.from_raw(note.wait_status)), note.sigterm_wall_s, kills_of(note))
         if not waiting or now_s >= deadline:
             return Settled(status, process.sigterm_from_runner_wall_s)
         await clock.sleep(_STEP_SECONDS)

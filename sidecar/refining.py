@@ -24,7 +24,7 @@ from sidecar import leavings
 from sidecar.board import Event, Incident
 from sidecar.cases import NOTICE_SECONDS, Case, Cases, is_near
 from sidecar.collect.exit_status import from_raw
-from sidecar.ends import KMSG_SECONDS, crash_of_engine, left_well
+from sidecar.ends import KMSG_SECONDS, crash_of_engine, kills_of, left_well
 from sidecar.hub import Hub
 from sidecar.journal import Scalar
 from sidecar.leavings import Left
@@ -263,5 +263,7 @@ def _as_child(incident: Incident) -> ChildEnd:
 
 def _later(left: Left) -> Later:
     status: Reading[WaitStatus] = _NO_STATUS if left.note is None else Known(from_raw(left.note.wait_status))
-    sigterm_wall_s = None if left.note is None else left.note.sigterm_wall_s
-    return Later(wait_status=status, sigterm_wall_s=sigterm_wall_s, box=left.box, fault=left.fault)
+    later = Later(wait_status=status, box=left.box, fault=left.fault)
+    if left.note is None:
+        return later
+    return replace(later, sigterm_wall_s=left.note.sigterm_wall_s, runner_kills=kills_of(left.note))

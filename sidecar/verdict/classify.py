@@ -63,7 +63,7 @@ def _kills_beside(facts: Facts, draft: Draft) -> tuple[Statement, ...]:
     """Say that the OOM killer struck in its cgroup as well, where that is neither the class nor explained."""
     if draft.end_class in _BY_KERNEL or facts.spared or not facts.counted:
         return ()
-    name = facts.evidence.levels[0].after.name
+    name = facts.own_name
     text = f"{name} counted {facts.counted} OOM kills around the end"
     return (Statement(supports=False, text=text, source=f"counters of {name}"),)
 

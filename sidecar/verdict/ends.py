@@ -195,7 +195,7 @@ def _quiet_counters(facts: Facts) -> tuple[Statement, ...]:
     said = []
     node = facts.evidence.node_oom_kill_delta
     if isinstance(facts.kills, Known) and facts.kills.value.delta == 0:
-        name = facts.evidence.levels[0].after.name
+        name = facts.own_name
         said.append(Statement(supports=True, text=f"{name} counted no OOM kill", source=f"counters of {name}"))
     if facts.spared:
         said.append(Statement(supports=True, text="the kernel log names others as the victims", source="kernel log"))

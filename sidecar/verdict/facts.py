@@ -53,6 +53,7 @@ class Facts:
     status_source: str | None  # the supervisor that told how it ended; None: the wait status did, or nobody
     inferred: bool  # the signal was read out of an exit code 128 + n of a supervisor: either may be meant
     kills: Reading[Change]  # OOM kills counted at the model's own level
+    by_runner: bool  # its runner counted them
     report: OomReport | None  # the kernel's report of a kill in this life: of this process, or else of its group
     by_time: bool  # the report is known to be of this group by its time alone
     spared: bool  # the log names the victim of every kill there was, and it was not this process
@@ -62,6 +63,13 @@ class Facts:
     sigterm_seconds: float | None  # from the SIGTERM that the guard or the runner noted to the end
     in_flight: Operation | None
     child: ChildEnd | None  # the last process of the model that failed shortly before its main process did
+
+    @property
+    def own_name(self) -> str:
+        """The cgroup whose kills are counted."""
+        if self.by_runner or not self.evidence.levels:
+            return "the cgroup of its runner"
+        return self.evidence.levels[0].after.name
 
     @property
     def counted(self) -> int:
@@ -96,8 +104,7 @@ def digest(evidence: EndEvidence) -> Facts:
     """Digest the evidence of one end."""
     exit_code, ended_by, source = _status(evidence)
     box = evidence.box.value if isinstance(evidence.box, Known) else None
-    no_level = Unknown(Why.HIDDEN, "the model's cgroup")
-    counted = _counted(evidence) if evidence.levels else no_level
+    counted = _counted(evidence)
     told = told_by_kernel(evidence, counted)
     return Facts(
         evidence=evidence,
@@ -106,6 +113,7 @@ def digest(evidence: EndEvidence) -> Facts:
         status_source=source,
         inferred=source is not None and ended_by is not None,
         kills=counted,
+        by_runner=evidence.runner_kills is not None and counted == Known(Change(*evidence.runner_kills)),
         report=told.report,
         by_time=told.by_time,
         spared=told.spared,
@@ -119,9 +127,16 @@ def digest(evidence: EndEvidence) -> Facts:
 
 
 def _counted(evidence: EndEvidence) -> Reading[Change]:
-    """Give the change of the own level's count. Of one that was first read at the end the node's count may tell."""
-    counted, node = kills(evidence.levels[0]), evidence.node_oom_kill_delta
-    if isinstance(counted, Known) and counted.value.before is None and isinstance(node, Known) and node.value == 0:
+    """Give the change of the own level's count. Where that was not read before, its runner's or the node's may tell."""
+    counted: Reading[Change] = Unknown(Why.HIDDEN, "the model's cgroup")
+    if evidence.levels:
+        counted = kills(evidence.levels[0])
+    if isinstance(counted, Known) and counted.value.before is not None:
+        return counted
+    if evidence.runner_kills is not None:
+        return Known(Change(*evidence.runner_kills))
+    node = evidence.node_oom_kill_delta
+    if isinstance(counted, Known) and isinstance(node, Known) and node.value == 0:
         return Known(Change(counted.value.after, counted.value.after))
     return counted
 

@@ -24,6 +24,7 @@ class Later:
 
     wait_status: Reading[WaitStatus] = _NONE
     sigterm_wall_s: float | None = None
+    runner_kills: tuple[int, int] | None = None
     box: Reading[BoxState] = _NONE
     fault: Reading[NativeFault] = _NONE
     kmsg: Reading[tuple[KmsgRecord, ...]] = _NONE
@@ -35,6 +36,7 @@ class Later:
 _WORDS: Final = {
     "wait_status": "how it ended became known",
     "sigterm_wall_s": "its runner told of a SIGTERM",
+    "runner_kills": "its runner told of OOM kills",
     "box": "its black box said more",
     "fault": "it left the trace of a native fault",
     "kmsg": "the kernel log said more",
@@ -49,6 +51,7 @@ def joined(evidence: EndEvidence, later: Later) -> EndEvidence:
         evidence,
         wait_status=_newer(evidence.wait_status, later.wait_status),
         sigterm_wall_s=evidence.sigterm_wall_s if later.sigterm_wall_s is None else later.sigterm_wall_s,
+        runner_kills=evidence.runner_kills if later.runner_kills is None else later.runner_kills,
         box=_newer(evidence.box, later.box),
         fault=_newer(evidence.fault, later.fault),
         kmsg=_more_records(evidence, later.kmsg),

@@ -10,7 +10,7 @@ from sidecar.units import human_bytes
 from sidecar.verdict.draft import Draft
 from sidecar.verdict.facts import Facts
 from sidecar.verdict.owner import Change, Owner, find_owner, limit_and_held
-from sidecar.verdict.values import Confidence, EndClass, LevelsBefore, Statement
+from sidecar.verdict.values import Confidence, EndClass, Statement
 from sidecar.verdict.words import in_flight_words, memory_statement, process_words, status_words
 
 _PASSED_ON: Final = 128 + signal.SIGKILL
@@ -25,7 +25,7 @@ def kernel_oom(facts: Facts) -> Draft | None:
         return None
     owner = find_owner(facts.evidence, facts.report)
     statements = (
-        *(() if killed is None else (_kill_statement(facts.evidence.levels[0], killed),)),
+        *(() if killed is None else (_kill_statement(facts, killed),)),
         *_report_statements(facts),
         *owner.statements,
         *(one for one in (_near_limit(facts, owner),) if one is not None),
@@ -81,14 +81,16 @@ def _summary(facts: Facts, owner: Owner) -> str:
         who = f"the kernel killed a process of the model for memory and {what} then ended {status_words(facts)}"
     else:
         who = f"the kernel killed {what}"
-    return f"{who}: {_where(owner)}{in_flight_words(facts.in_flight)}"
+    return f"{who}: {_where(facts, owner)}{in_flight_words(facts.in_flight)}"
 
 
-def _where(owner: Owner) -> str:
+def _where(facts: Facts, owner: Owner) -> str:
     if owner.node:
         return "the node was out of memory"
     if owner.level is None:
-        named = "a cgroup above it that cannot be seen here" if owner.name is None else owner.name
+        seen = bool(facts.evidence.levels)
+        hidden = "a cgroup above it that cannot be seen here" if seen else "its own cgroup, or one above it"
+        named = hidden if owner.name is None else owner.name
         return f"out of memory at the limit of {named}"
     limit, _ = limit_and_held(owner.level.after.memory)
     size = "" if limit is None else f" ({human_bytes(limit)})"
@@ -96,7 +98,12 @@ def _where(owner: Owner) -> str:
     return f"out of memory at {whose} {owner.level.after.name}{size}"
 
 
-def _kill_statement(own: LevelsBefore, killed: Change) -> Statement:
+def _kill_statement(facts: Facts, killed: Change) -> Statement:
+    pair = facts.evidence.levels[0] if facts.evidence.levels else None
+    if pair is None or facts.by_runner:
+        text = f"oom_kill {killed.words} in the cgroup of its runner, from its start to its end"
+        return Statement(supports=True, text=text, source="oomguard run")
+    own = pair
     v1 = isinstance(own.after.memory.oom_control, Known)
     file = f"{'memory.oom_control' if v1 else 'memory.events'} of {own.after.name}"
     text = f"oom_kill {killed.words} in {file}"
@@ -131,7 +138,7 @@ def _contradictions(facts: Facts, owner: Owner) -> tuple[Statement, ...]:
     said: list[tuple[str, str]] = []
     node, box = facts.evidence.node_oom_kill_delta, facts.evidence.box
     if isinstance(facts.kills, Known) and facts.kills.value.delta == 0:
-        said.append(("its own cgroup counted no OOM kill", f"counters of {facts.evidence.levels[0].after.name}"))
+        said.append(("its own cgroup counted no OOM kill", f"counters of {facts.own_name}"))
     if isinstance(node, Known) and node.value == 0:
         said.append(("the node counted no OOM kill", "/proc/vmstat oom_kill"))
     if isinstance(box, Known) and box.value.exit_mark is not None:

@@ -51,7 +51,7 @@ def runtime_oom(facts: Facts) -> Draft | None:
     words = [(word.text, end.source) for end, word in _words(facts) if word.kind is SupervisorWordKind.NODE_OOM]
     statements = [Statement(supports=True, text=text, source=source) for text, source in words]
     if isinstance(facts.kills, Known) and facts.kills.value.delta == 0:
-        name = facts.evidence.levels[0].after.name
+        name = facts.own_name
         statements.append(Statement(supports=False, text=f"{name} counted no OOM kill", source=f"counters of {name}"))
     where = "the node was out of memory" if node else "at a memory limit that is not seen here"
     return Draft(

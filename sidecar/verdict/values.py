@@ -102,6 +102,7 @@ class EndEvidence:
     liveness_threshold: int = 3  # failures in a row after which a supervisor kills; Kubernetes' default
     seen: bool = True  # false: counters alone tell of it, and which process of the model it was is not known
     sigterm_wall_s: float | None = None  # when its runner first passed a SIGTERM on to it, if that told
+    runner_kills: tuple[int, int] | None = None  # OOM kills of the runner's cgroup: before the start, and at the end
     fault: Reading[NativeFault] = NOT_LOOKED_FOR
     gpu: tuple[GpuEvent, ...] = ()  # around the end
     children: tuple[ChildEnd, ...] = ()  # of its processes, shortly before; of a main process alone

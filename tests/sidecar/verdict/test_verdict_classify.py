@@ -69,6 +69,21 @@ def test_a_group_that_was_first_read_at_the_end(
     assert "killed another" not in exited.summary
 
 
+def test_what_the_runner_counted_tells_where_no_sidecar_did() -> None:
+    """A kill while no sidecar was there, or before its first reading: the runner's count decides, either way."""
+    so = {"wait_status": KILLED, "node_oom_kill_delta": NO_STATUS, "hidden_ancestors": True}
+    unseen = verdict(**so, levels=(), runner_kills=(3, 4))
+    assert (unseen.end_class, unseen.level) == (EndClass.CGROUP_OOM, None)
+    assert "its own cgroup, or one above it" in unseen.summary
+    assert any(one.source == "oomguard run" for one in unseen.statements)
+    first = ends.pair((), (OWN_OOM[0].after,))
+    assert verdict(**so, levels=first, runner_kills=(0, 1)).level == "/pod/model"
+    assert verdict(**so, levels=first, runner_kills=(1, 1)).end_class is EndClass.EXTERNAL_KILL
+    assert verdict(**{**so, "wait_status": ended(1)}, levels=(), runner_kills=(0, 1)).end_class is (
+        EndClass.APPLICATION_EXIT
+    )
+
+
 def test_a_report_whose_group_is_hidden_is_taken_by_its_time() -> None:
     """In a cgroup namespace the own level is "/": the counter says that it was killed, the log by what limit."""
     root = (pair(FULL, replace(FULL, events={"oom_kill": 1}, local={"oom_kill": 1}), name="/"),)

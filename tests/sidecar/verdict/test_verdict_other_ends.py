@@ -16,10 +16,12 @@ from guard.model import ExitMark, Failure, Known, Operation, Reading, Unknown, W
 from sidecar.verdict.classify import classify
 from sidecar.verdict.ends import external_kill
 from sidecar.verdict.facts import digest
+from sidecar.verdict.supervisor_values import SupervisorEnd
 from sidecar.verdict.values import (
     Confidence,
     EndClass,
     EndEvidence,
+    GpuEvent,
     LevelsBefore,
     WaitStatus,
 )
@@ -331,6 +333,9 @@ ends = st.builds(
     box=boxes,
     liveness_failures_answered=st.sampled_from([0, 2, 3, 9]),
     others_alive=st.integers(0, 2),
+    runner_kills=st.sampled_from([None, (0, 0), (0, 1)]),
+    gpu=st.sampled_from([(), (GpuEvent(at=make.at(END - 1), gpu=0, code=79),)]),
+    supervisor=st.sampled_from([(), (SupervisorEnd(source="API", exit_code=137, oom_killed=True),)]),
 )
 
 
@@ -361,6 +366,6 @@ def test_every_end_gets_a_whole_verdict(evidence: EndEvidence) -> None:
 
 @given(evidence=ends)
 def test_a_quiet_kernel_is_never_blamed(evidence: EndEvidence) -> None:
-    """Without a counted kill and without a report the OOM killer is not blamed."""
-    quiet = replace(evidence, levels=QUIET, kmsg=NO_KMSG)
+    """Without a counted kill, a report and a word of the runtime the OOM killer is not blamed."""
+    quiet = replace(evidence, levels=QUIET, kmsg=NO_KMSG, supervisor=())
     assert classify(quiet).end_class not in (EndClass.CGROUP_OOM, EndClass.GLOBAL_OOM)
