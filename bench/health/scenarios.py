@@ -62,7 +62,7 @@ WELL: Final = (
     Scenario(name="8 threads thrash mapped weights, slow disk", lane=Lane.BUSY, act=order("thrash"),
              casting=_weights(100, 400), seconds=40),
     Scenario(name="8 threads thrash mapped weights, fast disk", lane=Lane.BUSY, act=order("thrash"),
-             casting=_weights(60, None), seconds=40),
+             casting=_weights(80, None), seconds=40),
     Scenario(name="anonymous memory at 90 % of the limit", lane=Lane.STILL, act=order("grow"),
              casting=_weights(128, 400, grow=92)),
     Scenario(name="page-cache flood by a neighbour", lane=Lane.BUSY, act=order("flood"), casting=_weights(64, 1000)),
