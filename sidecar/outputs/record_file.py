@@ -162,6 +162,9 @@ def _try_open(path: Path) -> tuple[sqlite3.Connection | None, str | None]:
     connection.text_factory = lambda text: text.decode("utf-8", "replace")  # a bad byte costs a letter, not a start
     try:
         reason = _prepare(connection)
+    except UnicodeDecodeError:  # SQLite quotes the bytes of a damaged schema in its message
+        connection.close()
+        return None, "damaged"
     except sqlite3.Error as error:
         connection.close()
         if is_damage(error):

@@ -45,6 +45,7 @@ _PAGE: Final = 200
 """Rows of one transaction: about half a megabyte of samples."""
 _INCIDENT: Final = "id, model, wall_s, document, last_sample, series"
 _BUSY_SECONDS: Final = 10.0
+_DAMAGED: Final = "damaged, or no record; try `sqlite3 FILE .recover`, or an older copy (record.sqlite.damaged-*)"
 _READ_ONLY_SHM: Final = "mode=ro&readonly_shm=1"
 
 
@@ -232,7 +233,7 @@ class RecordReader:
 
     def ends(self) -> Mapping[str, int]:
         """Ends of each model that were ever counted, also of incidents that the record no longer holds."""
-        return {str(model): int(count) for model, count in self._rows(_COUNTED)}
+        return {str(model): count for model, count in self._rows(_COUNTED) if isinstance(count, int)}
 
     def boots(self) -> tuple[Boot, ...]:
         """Every boot that an event or sample is of, in the order of writing: a wall clock may be wrong after a boot."""
@@ -339,12 +340,14 @@ def _in_words(file: Path) -> Iterator[None]:
         ) from error
     except sqlite3.Error as error:
         raise RecordError(f"{file}: {_said(error)}") from error
+    except (UnicodeError, MemoryError) as error:  # SQLite quotes the bytes of a damaged schema; a size in it is wild
+        raise RecordError(f"{file}: {_DAMAGED}") from error
 
 
 def _said(error: sqlite3.Error) -> str:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if is_damage(error):
-        return "damaged, or no record; try `sqlite3 FILE .recover`, or an older copy (record.sqlite.damaged-*)"
+    if is_damage(error) or code == sqlite3.SQLITE_ERROR:  # what we ask never changes: a column or table is not there
+        return _DAMAGED
     if code in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}:
         return f"{error}; copy record.sqlite and record.sqlite-wal into a folder that you may write, and read it there"
     if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:

@@ -225,7 +225,12 @@ def replace_by_text(path: Path) -> None:
     path.write_text("hello" * 1000)
 
 
-@pytest.mark.parametrize("damage", [cut, garble, replace_by_text])
+def break_schema(path: Path) -> None:
+    """A table's definition that is not even text: SQLite quotes its bytes in what it says."""
+    path.write_bytes(path.read_bytes().replace(b"CREATE TABLE samples", b"CREATE TABL\xff samples"))
+
+
+@pytest.mark.parametrize("damage", [cut, garble, replace_by_text, break_schema])
 async def test_a_damaged_record_is_moved_aside_and_a_new_one_begun(
     tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:

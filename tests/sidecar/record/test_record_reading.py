@@ -5,14 +5,19 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+import tempfile
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from sidecar.export.lines import lines
 from sidecar.outputs.record_file import LOG_BYTES
-from sidecar.record.reading import RecordError, RecordReader, open_record
+from sidecar.record.reading import RecordError, RecordReader, Span, open_record
 from tests.sidecar.outputs.board_makers import sample
 from tests.sidecar.record.keeping import BOOT, Content, at, ended, keep, minute, told, writer
 
@@ -174,6 +179,11 @@ def view(path: Path) -> None:
     connection.close()
 
 
+def broken_schema(path: Path) -> None:
+    """A record with a table's definition that is not even text."""
+    keep(path).write_bytes(path.read_bytes().replace(b"CREATE TABLE samples", b"CREATE TABL\xff samples"))
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [
@@ -181,6 +191,7 @@ def view(path: Path) -> None:
         (text, "damaged, or no record; try"),
         (foreign, "is not a record of oomguard; give another file"),
         (schema, "has schema 7, this release reads schema 1; use the release of oomguard that wrote it"),
+        (broken_schema, "damaged, or no record; try"),
         (view, "lacks samples; it is damaged, give another file"),
         (lambda path: path.touch(), "is empty so far; wait for the sidecar"),
         (os.mkfifo, "is not a regular file; give the record.sqlite"),
@@ -205,3 +216,28 @@ def test_damage_in_the_middle_is_told_when_it_is_met(tmp_path: Path) -> None:
         file.write(os.urandom(path.stat().st_size - (16 << 10)))
     with open_record(path) as reader, pytest.raises(RecordError, match="damaged, or no record; try"):
         list(reader.samples())
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The bytes of a small record."""
+    return keep(tmp_path_factory.mktemp("sound") / "record.sqlite", minute()).read_bytes()
+
+
+noise = st.tuples(st.integers(0, 1 << 20), st.binary(min_size=1, max_size=64))
+
+
+@given(st.lists(noise, max_size=20), st.none() | st.integers(0, 1 << 20))
+def test_any_damage_is_rows_or_one_line(sound: bytes, places: list[tuple[int, bytes]], cut: int | None) -> None:
+    """Bytes changed anywhere, and a cut at any length: what can be read is read, anything else is `RecordError`."""
+    damaged = bytearray(sound)
+    for place, put in places:
+        damaged[place % len(sound) : place % len(sound) + len(put)] = put
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "record.sqlite")
+        path.write_bytes(damaged if cut is None else damaged[: cut % len(damaged)])
+        with suppress(RecordError), open_record(path) as reader:
+            assert all(isinstance(row.row, dict) for row in reader.samples())
+            assert all(isinstance(one.series, tuple) for one in reader.incidents())
+            assert isinstance(reader.events(), tuple)
+            assert all(line.row["kind"] == line.kind.value for line in lines(reader, Span(None, None, None)))
