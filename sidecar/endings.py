@@ -24,6 +24,7 @@ from sidecar.refining import Refining
 from sidecar.sample import Instant, Sample
 from sidecar.sight.seen import SeenProcess
 from sidecar.verdict.classify import classify
+from sidecar.verdict.joining import lean
 from sidecar.verdict.owner import kills
 from sidecar.verdict.supervisor_values import SupervisorEnd
 from sidecar.verdict.values import NOT_LOOKED_FOR, EndClass, EndEvidence
@@ -191,8 +192,9 @@ class Endings:
             last_sample=last_sample,
             levels_after=tuple(level.after for level in evidence.levels),
         )
-        self._hub.recorder.put_incident(incident, evidence)
-        self._refining.open(incident, evidence, process)
+        kept = lean(evidence)
+        self._hub.recorder.put_incident(incident, kept)
+        self._refining.open(incident, kept, process)
         return incident
 
     def refresh(self) -> None:

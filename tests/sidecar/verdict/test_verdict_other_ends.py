@@ -16,6 +16,7 @@ from guard.model import ExitMark, Failure, Known, Operation, Reading, Unknown, W
 from sidecar.verdict.classify import classify
 from sidecar.verdict.ends import external_kill
 from sidecar.verdict.facts import digest
+from sidecar.verdict.joining import lean
 from sidecar.verdict.supervisor_values import SupervisorEnd
 from sidecar.verdict.values import (
     Confidence,
@@ -362,6 +363,12 @@ def test_every_end_gets_a_whole_verdict(evidence: EndEvidence) -> None:
     if found.end_class is EndClass.UNKNOWN:
         assert found.confidence is Confidence.LOW
         assert evidence.wait_status not in (ended(0), ended(1))
+
+
+@given(evidence=ends)
+def test_what_is_left_out_of_kept_evidence_changes_no_verdict(evidence: EndEvidence) -> None:
+    """Evidence that was thinned out, to be judged again later, gives the same verdict."""
+    assert classify(lean(evidence)) == classify(evidence)
 
 
 @given(evidence=ends)
