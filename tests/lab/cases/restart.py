@@ -38,3 +38,16 @@ def case_model_that_ended_while_no_sidecar_was_there() -> None:
         assert incident["class"] == "application_exit", incident
         assert incident["model"] == model.name
         assert incident["missing"], incident
+
+
+def case_model_that_was_oom_killed_while_no_sidecar_was_there() -> None:
+    """Its runner counted the kill in their cgroup and noted it beside the exact status: cgroup_oom, not just SIGKILL."""
+    with Stage() as stage, stage.model("alone", f"grow rate=300 when={stage.cue('alone')}") as model:
+        stage.wait_seen(model)
+        stage.kill_sidecar()
+        stage.cue("alone").touch()
+        assert model.runner.wait(60) == -signal.SIGKILL
+        stage.start_sidecar()
+        (incident,) = until(lambda: stage.get("/incidents")["incidents"], 40, "an incident from the runner's note")
+        assert (incident["class"], incident["fields"]["signal"]) == ("cgroup_oom", "SIGKILL"), incident
+        assert any(said["source"] == "oomguard run" for said in incident["evidence"]), incident
