@@ -41,7 +41,7 @@ def case_model_that_ended_while_no_sidecar_was_there() -> None:
 
 
 def case_model_that_was_oom_killed_while_no_sidecar_was_there() -> None:
-    """Its runner counted the kill in their cgroup and noted it beside the exact status: cgroup_oom, not just SIGKILL."""
+    """Its runner counted the kill in their cgroup, and noted it beside the status: cgroup_oom, not just SIGKILL."""
     with Stage() as stage, stage.model("alone", f"grow rate=300 when={stage.cue('alone')}") as model:
         stage.wait_seen(model)
         stage.kill_sidecar()
