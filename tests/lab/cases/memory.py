@@ -1,11 +1,10 @@
-"""Ends by the kernel's OOM killer that `ends` does not play: other programs, other limits, the whole node."""
+"""Ends by the kernel's OOM killer that `ends` does not play: other programs, other limits, other memory."""
 
 from __future__ import annotations
 
 import os
 import signal
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 from tests.lab.cases.stage import Stage, Way
@@ -14,9 +13,6 @@ from tests.lab.kit.cgroups import MIB, Limits, NotOfferedError
 from tests.lab.kit.offer import Mode
 from tests.lab.kit.wait import until
 
-_WORKING_SET: Final = Path("/sys/kernel/mm/lru_gen/min_ttl_ms")
-"""What was used in so many milliseconds is not reclaimed; the kernel rather kills (6.1 and later, multi-gen LRU). With
-the usual 0 a small node without swap reads its programs from the disk again and again for minutes before it does."""
 SHM: Final[Mapping[str, int]] = {"/dev/shm": 300}
 
 

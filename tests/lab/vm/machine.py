@@ -98,8 +98,7 @@ def _run(job: Job, kernel: Kernel, folder: Path, on_output: Callable[[str], None
 def _start_script(job: Job) -> str:
     """The interpreter's real folder comes first in PATH: version managers' shims cost 18 s a start under emulation."""
     path = f"{Path(PYTHON).parent}:/usr/sbin:/usr/bin:/sbin:/bin"
-    exports = {"PATH": path, "HOME": "/root", "LANG": "C.UTF-8", "TMPDIR": "/run/disk"}
-    exports |= {"LAB_ALONE": "1", **job.env}
+    exports = {"PATH": path, "HOME": "/root", "LANG": "C.UTF-8", "TMPDIR": "/run/disk", **job.env}
     return "\n".join(
         [
             *(f"export {name}={shlex.quote(value)}" for name, value in exports.items()),

@@ -19,14 +19,14 @@ import time
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
 
-from tests.lab.cases import Case, cases_of, ends, killers, memory, readings, restart, unpressed
+from tests.lab.cases import Case, cases_of, ends, memory, readings, restart, unpressed
 from tests.lab.cases.stage import Stage
 from tests.lab.cases.verdicts import table
 from tests.lab.kit.cgroups import NotOfferedError, left_behind
 from tests.lab.kit.offer import offer
 
 READINGS = cases_of(readings)
-ENDS = (*cases_of(ends), *cases_of(memory), *cases_of(killers), *cases_of(unpressed))
+ENDS = (*cases_of(ends), *cases_of(memory), *cases_of(unpressed))
 RESTARTS = cases_of(restart)
 CASES = (*READINGS, *ENDS, *RESTARTS)
 
