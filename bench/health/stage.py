@@ -13,12 +13,12 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import IO, Final, Self
+from typing import IO, Any, Final, Self
 
 from bench.demo.probes import document, request
 from bench.demo.stage import drop_from_page_cache
@@ -219,13 +219,20 @@ class Stage:
                 link.close()
 
     def _sees(self, name: str, pid: int) -> bool:
-        view = document(self._ports[name], "/status")["models"].get(MODEL)
+        view = self._view(name)
         sample = view and view["sample"]
         return bool(sample) and any(one["life"]["pid"] == pid and one["alive"] for one in sample["processes"])
 
     def state(self, name: str) -> str:
-        """Give what a sidecar says of the model now."""
-        return str(document(self._ports[name], "/status")["models"][MODEL]["judgement"]["state"])
+        """Give what a sidecar says of the model now; nothing where it is too slow to be asked."""
+        view = self._view(name)
+        return str(view["judgement"]["state"]) if view else ""
+
+    def _view(self, name: str) -> Mapping[str, Any] | None:
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            view: Mapping[str, Any] | None = document(self._ports[name], "/status")["models"].get(MODEL)
+            return view
+        return None
 
     def _hand_over_to_b(self, pid: int) -> LinkClient:
         reader = Reader()
