@@ -111,7 +111,6 @@ def test_sidecar_image_needs_no_privileges(podman: Podman) -> None:
 
 
 @pytest.mark.lab
-@pytest.mark.timeout(300)
 def test_pod_hands_over_and_explains_a_kill(pod: Podman) -> None:
     """In a pod, a sidecar of another user sees the model's own cgroup, and names its limit when the kernel kills."""
     model = wait_for("the hand-over", lambda: model_seen(pod, "model-oomguard"))
@@ -126,7 +125,6 @@ def test_pod_hands_over_and_explains_a_kill(pod: Podman) -> None:
 
 
 @pytest.mark.lab
-@pytest.mark.timeout(300)
 def test_compose_hands_over_and_explains_a_kill(compose: Podman) -> None:
     """On Compose, model and sidecar on their own addresses, the same holds; the health check asks the sidecar."""
     model, sidecar = "compose_model_1", "compose_sidecar_1"

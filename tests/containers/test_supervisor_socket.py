@@ -21,7 +21,7 @@ from tests.lab.kit.wait import until
 from tests.sidecar.daemons import Daemon
 from tests.sidecar.supervisors.heard import Heard, running
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.lab]
 
 NAME = "og-socket-model"
 GROW = "import time; time.sleep(1); b = [bytearray(1 << 20) for _ in range(400)]"

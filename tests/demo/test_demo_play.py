@@ -28,7 +28,6 @@ def groups_of(pid: int) -> list[Path]:
 @pytest.mark.lab
 @pytest.mark.torch
 @pytest.mark.slow
-@pytest.mark.timeout(240)
 def test_every_promise_holds_and_nothing_stays() -> None:
     """The demo exits with 0, its summary is complete, the record is where it says, and its cgroups are gone."""
     with subprocess.Popen(DEMO, cwd=CHECKOUT, stdout=subprocess.PIPE, text=True) as demo:

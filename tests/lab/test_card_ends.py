@@ -15,7 +15,6 @@ from tests.stubs.pretend import LIBRARIES
 pytestmark = [
     pytest.mark.lab,
     pytest.mark.torch,
-    pytest.mark.timeout(120),
     pytest.mark.skipif(offer().mode is None, reason=offer().reason),
     pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed"),
     pytest.mark.skipif(not (LIBRARIES / "libcudart.so.13").exists(), reason="no CUDA stubs: tests/stubs/build.py"),

@@ -28,7 +28,6 @@ from tests.lab.kit.offer import offer
 
 pytestmark = [
     pytest.mark.lab,
-    pytest.mark.timeout(120),
     pytest.mark.skipif(offer().mode is None, reason=offer().reason),
 ]
 

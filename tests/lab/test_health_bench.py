@@ -24,7 +24,6 @@ from tests.lab.kit.wait import until
 
 pytestmark = [
     pytest.mark.lab,
-    pytest.mark.timeout(180),
     pytest.mark.skipif(offer().mode is None, reason=offer().reason),
 ]
 

@@ -18,7 +18,6 @@ from tests.lab.kit.wait import until
 
 pytestmark = [
     pytest.mark.lab,
-    pytest.mark.timeout(120),
     pytest.mark.skipif(offer().mode is None, reason=offer().reason),
 ]
 

@@ -15,7 +15,6 @@ from tests.lab.kit.offer import offer
 
 pytestmark = [
     pytest.mark.lab,
-    pytest.mark.timeout(180),
     pytest.mark.skipif(offer().mode is None, reason=offer().reason),
 ]
 

@@ -63,7 +63,6 @@ def _all(daemon: Daemon, count: int) -> list[dict[str, dict[str, int]]] | None:
 
 
 @pytest.mark.slow  # a minute, until nobody can be expected to hand over any more
-@pytest.mark.timeout(150)
 def test_a_life_that_ended_with_everything_else_is_closed(tmp_path: Path) -> None:
     """Server, runner and sidecar all killed at once leave nothing: the next sidecar closes the life, as unknown."""
     with _server(tmp_path, ["sleep", "60"]) as server:

@@ -19,7 +19,7 @@ from bench.preflight.oom_kills import starve
 from tests.guard.hosts import ROOT
 from tests.lab.kit.cgroups import MIB, Limits
 
-pytestmark = [pytest.mark.lab, pytest.mark.torch, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.lab, pytest.mark.torch, pytest.mark.slow]
 
 _LIMIT = 1400 * MIB
 _KILLS = 2

@@ -123,7 +123,6 @@ def test_a_pipe_with_a_name(tmp_path: Path) -> None:
         assert b"global_oom (high confidence)" in done.stdout
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("device", ["/dev/zero", "/dev/urandom"])
 def test_input_without_end_costs_no_memory(device: str) -> None:
     """Of 256 MiB without a word in it nothing is kept: the command works within 160 MiB of address space for data."""
