@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from tests.lab.kit.wait import until
 from tests.sidecar.daemons import Daemon
 from tests.sidecar.test_daemon_end_notes import APART, runner_without_link
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(150)]
 
 
 def _killed_behind_a_stopped_runner(daemon: Daemon, runner: subprocess.Popen[bytes]) -> dict[str, Any]:
@@ -32,6 +34,11 @@ def _process(daemon: Daemon) -> dict[str, Any] | None:
     model = daemon.get("/status")["models"].get("server")
     processes = model["sample"]["processes"] if model and model["sample"] else []
     return processes[0] if processes else None
+
+
+def _is_recorded(folder: Path, incident_id: str) -> bool:
+    with contextlib.closing(sqlite3.connect(f"file:{folder}/record.sqlite?mode=ro", uri=True)) as record:
+        return bool(record.execute("SELECT 1 FROM evidence WHERE id=?", (incident_id,)).fetchall())
 
 
 def _refined(daemon: Daemon) -> dict[str, Any] | None:
@@ -66,6 +73,7 @@ def test_the_next_sidecar_refines_what_the_last_one_told(tmp_path: Path) -> None
     with runner_without_link(tmp_path) as runner:
         with Daemon(tmp_path, tmp_path / "log", under=APART) as daemon:
             first = _killed_behind_a_stopped_runner(daemon, runner)
+            until(lambda: _is_recorded(tmp_path, first["id"]), 30, "the record to have it")
             daemon.process.kill()
             daemon.process.wait()
         runner.send_signal(signal.SIGCONT)
