@@ -18,6 +18,8 @@ _V1: Final = (
     "oom_kill_disable",
     "pgpgin",
     "total_inactive_file",
+    "memory.limit_in_bytes",
+    "memory.usage_in_bytes",
 )
 _V2: Final = ("memory.current", "memory.max", "memory.peak", "oom_group_kill", "workingset_refault_anon", "anon")
 _NODE: Final = ("nr_free_pages", "pgfault", "pgmajfault", "pgscan_kswapd", "pswpin")
@@ -32,6 +34,14 @@ class Dump:
     values: dict[str, int | None] = field(default_factory=dict)
     tables: dict[str, Field] = field(default_factory=dict)  # PSI lines
     kill: Line | None = None  # where oom_kill stands
+    where: str = ""  # the cgroup's path, as far as the text names it
+    before: int | None = None  # oom_kill in an earlier reading of the same cgroup
+
+    def is_again(self, other: Dump) -> bool:
+        """Tell whether another dump is an earlier reading of the same cgroup: same files, counters that only rise."""
+        mine, theirs = self.values.get("oom_kill"), other.values.get("oom_kill")
+        same = self.where == other.where and self.values.keys() == other.values.keys()
+        return same and mine is not None and theirs is not None and mine >= theirs > 0
 
     def readings(self) -> dict[str, Field]:
         """Give what was read, with dots as underscores; unlimited is None."""
@@ -44,7 +54,7 @@ class Dump:
                 given[name.replace(".", "_")] = None if value is None or value >= UNLIMITED_BYTES else value
         given |= self._limits()
         given["oom_kill"] = self.values.get("oom_kill")
-        current, most = self.values.get("memory.current"), self.values.get("memory.max")
+        current, most = self._used(), self._limit()
         if current is not None and most:
             given["usage_ratio"] = round(current / most, 4)
         return given
@@ -53,6 +63,8 @@ class Dump:
         own, above = self.values.get("limit"), self.values.get("hierarchical_memory_limit")
         memsw = self.values.get("hierarchical_memsw_limit")
         given: dict[str, Field] = {}
+        own = self.values.get("memory.limit_in_bytes") if own is None else own
+        memsw = self.values.get("memory.memsw.limit_in_bytes") if memsw is None else memsw
         memory = above if own is None else own
         if memory is not None:
             given["limit"] = None if memory >= UNLIMITED_BYTES else memory
@@ -76,8 +88,9 @@ class Dump:
     def sign(self) -> Sign | None:
         """Give a sign where the counters prove a kill. Which process, and when, they do not say."""
         kills, own, line = self.values.get("oom_kill"), self.values.get("oom"), self.kill
-        if not kills or line is None or len(self.values) < FEWEST or self._is_node():
+        if not kills or line is None or len(self.values) < FEWEST or self._is_node() or kills == self.before:
             return None
+        kills -= self.before or 0
         at_own = bool(own)
         limit, peak = self._limit(), self.values.get("memory.peak")
         size = "" if limit is None else f" of {human_bytes(limit)}"
@@ -99,8 +112,12 @@ class Dump:
             missing=("which process was killed and when: the kernel log",),
         )
 
+    def _used(self) -> int | None:
+        return self.values.get("memory.current", self.values.get("memory.usage_in_bytes"))
+
     def _limit(self) -> int | None:
-        limit = self.values.get("memory.max", self.values.get("hierarchical_memory_limit"))
+        names = ("memory.max", "memory.limit_in_bytes", "hierarchical_memory_limit")
+        limit = next((self.values[name] for name in names if name in self.values), None)
         return None if limit is None or limit >= UNLIMITED_BYTES else limit
 
     def _is_node(self) -> bool:

@@ -27,6 +27,16 @@ _WRAP: Final = 79
 _SHOWN: Final = 200  # numbers of used lines that are kept
 _FIRST: Final = 64
 """Lines at the beginning that are looked at whatever they say, to tell the kind of the input."""
+_STATE_CODE: Final = re.compile(
+    r"^\s*(?:- )?[\"']?exit[ _]?code[\"']?\s{0,16}[:=]\s{0,16}[\"']?-?\d{1,3}[\"']?,?\s*$", re.IGNORECASE
+)
+"""One line of a container's state: the parser of states judges it together with the others."""
+_PROMPT: Final = re.compile(
+    r"\bprompt(?:_text)?[\"']?\s?[:=]\s?[\"']"
+    r"|[\"']role[\"']\s?:\s?[\"'](?:user|assistant|system)[\"']|[\"']content[\"']:\s?[\"']",
+    re.IGNORECASE,
+)
+"""A server that logs its requests quotes what people ask about, not what happened to it."""
 _OTHERS: Final = frozenset(("gunicorn", "probe"))
 _INDEX: Final = WordIndex(
     (
@@ -37,13 +47,25 @@ _INDEX: Final = WordIndex(
         ),
         *(
             (word, "kernel")
-            for word in ("memory cgroup", "mem_cgroup", "mem-info", "try_charge", "ut of memory", "cache: ")
+            for word in (
+                "memory cgroup",
+                "mem_cgroup",
+                "mem-info",
+                "try_charge",
+                "ut of memory",
+                "cache: ",
+                "panic_on_oom is",
+            )
         ),
-        *((word, "kernel") for word in ("callbacks suppressed", "cpuset=")),
+        *((word, "kernel") for word in ("callbacks suppressed", "cpuset=", "panic_on_oom is")),
         *((word, "gunicorn") for word in ("worker timeout", "was sent", "booting worker")),
         *((word, "probe") for word in ("probe", "unhealthy", "killing", "with docker id", "with id")),
+        ("container kill", "probe"),
         ("traceback (most", "traceback"),
-        *((word, "gpu") for word in ("nvrm", "gpu", "rm_init_adapter", "rminitadapter", "device handle", "amdgpu")),
+        *(
+            (word, "gpu")
+            for word in ("nvrm", "gpu", "rm_init_adapter", "rminitadapter", "device handle", "amdgpu", "wedged")
+        ),
     )
 )
 
@@ -146,12 +168,14 @@ class InputParser:
         if kind is not None:
             self._formats.setdefault(kind, line.number)
         wanted = _INDEX.find(line.whole.lower())
+        if wanted and _PROMPT.search(line.text):
+            return
         used = (self._kernel.busy or "kernel" in wanted) and self._kernel.feed(line)
         if not used and wanted & _OTHERS:
             used = self._gunicorn.feed(line) or self._probes.feed(line)
         if not used and (self._xids.busy or "gpu" in wanted):
             used = self._xids.feed(line)
-        if not used:
+        if not used and (line.stamp is not None or not _STATE_CODE.match(line.text)):
             used = self._messages.feed(line)
         self._traceback.feed(line)
         if line.stamp is not None:

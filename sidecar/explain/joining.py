@@ -37,6 +37,8 @@ _BY_SIGNAL: Final = {
     _BUS: (EndClass.SHM_EXHAUSTED,),
 }
 """Which causes end in which signal; every other signal is a crash, after something broke."""
+_STOPS: Final = ("unit_stop", "docker_kill")
+"""What one who found it unhealthy does next."""
 
 
 def joins(group: list[Sign], sign: Sign) -> bool:
@@ -84,8 +86,8 @@ def _same_cause(one: Sign, other: Sign) -> bool:
         return _same_allocation(one, other)
     if one.subject == other.subject or (one.end_class is other.end_class and _one_unit(one, other)):
         return _same_subject(one, other)
-    if "GPU driver" in (one.source, other.source) and one.end_class is other.end_class:
-        return one.source != other.source  # the driver and a program tell of one fault
+    if _same_card(one, other):
+        return True
     kernel = "kernel" in (one.subject, other.subject)
     if (
         kernel
@@ -94,6 +96,15 @@ def _same_cause(one: Sign, other: Sign) -> bool:
     ):
         return bool(one.pids & other.pids)
     return one.end_class in _OOM and other.end_class in _OOM and one.source != other.source
+
+
+def _same_card(one: Sign, other: Sign) -> bool:
+    """Tell whether the driver and a program tell of one fault; on a card that fails a program sees its own first."""
+    if "gpu_fault" in (one.subject, other.subject) and EndClass.DEVICE_RESET in (one.end_class, other.end_class):
+        return True
+    return (
+        one.end_class is other.end_class and one.source != other.source and "GPU driver" in (one.source, other.source)
+    )
 
 
 def _one_unit(one: Sign, other: Sign) -> bool:
@@ -128,6 +139,8 @@ def _follows(cause: Sign, later: Sign) -> bool:
         return later.end_class in fallen or gpu
     if cause.end_class is EndClass.EVICTION:
         return later.end_class is EndClass.DELETION  # its containers are told to stop
+    if cause.end_class is EndClass.HEALTH_CHECK:
+        return later.subject in _STOPS
     return cause.subject == "ambiguous" and later.end_class in ALLOCATION
 
 

@@ -16,6 +16,10 @@ _KILL: Final = re.compile(r"[Cc]ontainer \"?([\w.-]{1,253})\"? failed (liveness|
 _UNHEALTHY: Final = re.compile(
     r"pod \"?(\S+?)\"? container \"?(\S+?)\"? is unhealthy, it will be killed and re-created"
 )
+_OLD_KILL: Final = re.compile(
+    r"[Kk]illing container with id \w{3,16}://([\w.-]{1,253}): ?Container failed (liveness|startup) probe"
+)
+"""Kubernetes 1.13 to 1.15."""
 _KILLING: Final = re.compile(
     r"\b[Kk]illing\s+Killing (?:container with (?:docker )?id )?(?:docker://)?([0-9a-f]{12,64})\b"
 )
@@ -26,6 +30,9 @@ _COUNT: Final = re.compile(r"\(x(\d{1,9}) over ([\w.]{1,20})\)")
 _CONTAINER: Final = re.compile(r"spec\.containers\{([\w.-]{1,253})\}")
 _OBJECT: Final = re.compile(r"\bpods?/([\w.-]{1,253})")
 _DOCKER_HEALTH: Final = re.compile(r"container health_status: unhealthy ([0-9a-f]{12,64})")
+_DOCKER_KILL: Final = re.compile(r"container kill ([0-9a-f]{12,64})")
+_SOON_SECONDS: Final = 60.0
+"""The engine only marks a container as unhealthy; Swarm or a watcher that ends it for that does so at once."""
 _JSON_COUNT: Final = re.compile(r'"[Cc]ount":\s?(\d{1,9})')
 _SOURCE: Final = re.compile(r'"(?:EventSource|reportingComponent|component)":\s?"([^"]{1,80})"')
 _REASON: Final = re.compile(r'"[Rr]eason":\s?"([^"]{1,80})"')
@@ -62,6 +69,7 @@ class _State:
     killing: list[tuple[Line, str]] = field(default_factory=list)
     created: list[Line] = field(default_factory=list)
     stopped: list[Line] = field(default_factory=list)
+    unhealthy: dict[str, Line] = field(default_factory=dict)  # by the container's id
 
 
 class ProbeParser:
@@ -72,8 +80,15 @@ class ProbeParser:
 
     def feed(self, line: Line) -> bool:
         """Take one line; tell whether it is about a probe or a kill for one."""
+        text = line.text
+        if (found := _DOCKER_HEALTH.search(line.whole) or _DOCKER_HEALTH.search(text)) is not None:
+            self._state.unhealthy.setdefault(found[1], line)
+            return True
+        if self._state.unhealthy and (found := _DOCKER_KILL.search(text)) is not None:
+            self._engine_kill(found[1], line)
+            return False  # the kill is a sign of its own as well
         text = line.whole
-        if (found := _KILL.search(text)) is not None:
+        if (found := _KILL.search(text) or _OLD_KILL.search(text)) is not None:
             self._state.signs.append(self._kill(line, found[1], found[2]))
         elif (found := _UNHEALTHY.search(text)) is not None:
             self._state.signs.append(self._kill(line, found[2], "liveness"))
@@ -142,6 +157,30 @@ class ProbeParser:
             fields=fields,
             evidence=tuple(evidence),
             missing=("whether the kill was carried out: an event is intent; the container's last state tells",),
+        )
+
+    def _engine_kill(self, container_id: str, line: Line) -> None:
+        """Tell a kill right after the engine found the container unhealthy."""
+        before = self._state.unhealthy.pop(container_id, None)
+        apart = None if before is None or before.stamp is None else before.stamp.apart(line.stamp)
+        if before is None or (apart is not None and apart > _SOON_SECONDS):
+            return
+        self._state.signs.append(
+            Sign(
+                role=Role.CAUSE,
+                source="container events",
+                file=before.file,
+                line=before.number,
+                end_class=EndClass.HEALTH_CHECK,
+                confidence=Confidence.MEDIUM,
+                subject="probe",
+                summary="the container was found unhealthy and ended right after it",
+                stamp=before.stamp,
+                keys=part_keys(before.part) | {f"container:{container_id}"},
+                fields={"probe": "engine", "container_id": container_id, "inferred": True},
+                evidence=tuple(seen(quote(one.text), one.file, one.number) for one in (before, line)),
+                missing=("who ended it: the log of the orchestrator, or of the watcher",),
+            )
         )
 
     def _stop(self, line: Line) -> Sign:

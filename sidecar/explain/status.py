@@ -16,15 +16,19 @@ from sidecar.explain.values import Line, Sign, part_keys
 
 _PAIR: Final = re.compile(r"""^(\s*)(?:- )?["']?([A-Za-z][\w .-]{0,60}?)["']?\s*[:=](.*)$""")
 _TRIM: Final = " \t,"
+_HEALTH: Final = "Health"  # the log of an engine's health checks: its exit codes end nothing
 _HEADS: Final = {
     "state": "State",
     "laststate": "Last State",
     "lastterminationstate": "Last State",
     "terminated": "terminated",
+    "termination": "terminated",
+    "health": _HEALTH,
     "lastfailureinfo": "Last State",
 }
 _POD_ROW: Final = re.compile(r"^\S{1,253}\s+\d{1,3}/\d{1,3}\s+([A-Z]\w{2,40})\s+(\d{1,9})\b")
 _LONGEST: Final = 400  # lines of one block
+_CRI: Final = "CONTAINER_"  # crictl: "state": "CONTAINER_EXITED", its fields stand beside it
 _PATIENCE: Final = 16  # lines behind a block that may name its container or its limits
 _NAMES: Final = ("name", "id", "restartcount", "image", "memory", "oomscoreadj", "containerid", "podname", "uid")
 _DELETION: Final = ("deletiontimestamp", "deletiongraceperiodseconds")
@@ -48,6 +52,7 @@ class _Around:
     container: str | None = None
     name: str | None = None  # the last "name" outside of a state
     loose: Block | None = None  # key: value lines of a state whose head is missing
+    checks: bool = False  # within the log of an engine's health checks, whose head is missing
 
 
 class StatusParser:
@@ -82,7 +87,7 @@ class StatusParser:
         key, value = _key(found[2]), found[3].strip(_TRIM).strip("\"'")
         if self._begins_object(key, value, line.whole):
             self._next_object()
-        if key in _HEADS and not self._inside_state(key):
+        if key in _HEADS and not value.startswith(_CRI) and not self._inside_state(key):
             self._begin(found[2], value, line, found.start(2))
             return True
         if not self._open:
@@ -106,7 +111,7 @@ class StatusParser:
         self._open = []
         if self._around.loose is not None and "exitcode" in self._around.loose.pairs:
             self._done.append(self._around.loose)
-        for block in _inner(self._done):
+        for block in _inner([one for one in self._done if one.head != _HEALTH]):
             sign = sign_of(block, self._around.seen)
             if sign is not None:
                 self._signs.append(replace(sign, keys=sign.keys | part_keys(self.part)))
@@ -129,7 +134,7 @@ class StatusParser:
 
     def _inside_state(self, key: str) -> bool:
         """A "terminated:" below "lastState:" is the same block."""
-        return key == "terminated" and bool(self._open)
+        return _HEADS[key] == "terminated" and bool(self._open)
 
     def _begin(self, written: str, value: str, line: Line, indent: int) -> None:
         head = _HEADS[_key(written)]
@@ -194,7 +199,16 @@ class StatusParser:
                 self._done[-1].after.setdefault(key, value)
             if key == "memory" and self._done:
                 self._done[-1].after.setdefault(key, value)
-        if key in ("oomkilled", "exitcode", "finishedat", "startedat", "status"):
+        if key == "failingstreak":
+            around.checks = True
+        self._take_loose(key, value, line)
+
+    def _take_loose(self, key: str, value: str, line: Line) -> None:
+        """Keep the pairs of a state whose head is missing."""
+        around = self._around
+        ends = key in ("oomkilled", "exitcode", "finishedat", "startedat", "status")
+        said = key == "reason" and around.loose is not None and "exitcode" in around.loose.pairs
+        if (ends or said) and not around.checks:
             if around.loose is None:
                 around.loose = Block(head="State", file=line.file, line=line.number, container=around.container)
             around.loose.pairs.setdefault(key, value)

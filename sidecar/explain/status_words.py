@@ -136,7 +136,7 @@ def _judge(
     """Give class, confidence, summary and what is missing."""
     code, flag, reason = fields["exit_code"], fields["oom_killed_flag"], str(fields["reason"] or "")
     kernel = ("the kernel log of the node, for the limit that was hit and the victim",)
-    if flag or reason == "OOMKilled":
+    if flag or reason.replace(" ", "") == "OOMKilled":
         sure = Confidence.HIGH if code == _KILLED else Confidence.MEDIUM
         return EndClass.CGROUP_OOM, sure, "the runtime says that the container was killed at its memory limit", kernel
     if reason in _REASONS:

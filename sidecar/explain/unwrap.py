@@ -77,6 +77,10 @@ class Unwrapper:
             yield line_of(self.file, number, whole)
             return
         value = _record(value)
+        if isinstance(value, dict) and (event := _event(value)) is not None:
+            self.formats.setdefault("events of the container engine", number)
+            yield replace(self._of_record(number, event), whole=whole)
+            return
         if isinstance(value, dict) and (message := _message(value)) is not None:
             known = "journal JSON" if "MESSAGE" in value else "JSON lines"
             self.formats.setdefault(known, number)
@@ -115,6 +119,19 @@ def _record(value: Any) -> Any:  # noqa: ANN401 - whatever stood in the line
         return value
     inside = next((value[name] for name in _INSIDE if isinstance(value.get(name), dict)), None)
     return value if inside is None or _message(inside) is None else {**_texts(value), **inside}
+
+
+def _event(value: Mapping[str, Any]) -> dict[str, str] | None:
+    """Write an event of `docker events --format json` as `docker events` prints it: action, id, attributes."""
+    actor, action = value.get("Actor"), value.get("Action")
+    if value.get("Type") != "container" or not isinstance(action, str) or not isinstance(actor, dict):
+        return None
+    attributes = actor.get("Attributes")
+    pairs = attributes.items() if isinstance(attributes, dict) else ()
+    words = ", ".join(f"{name}={one}" for name, one in sorted(pairs, key=lambda pair: str(pair[0])))
+    nanos = value.get("timeNano")
+    micros = {"__REALTIME_TIMESTAMP": str(nanos // 1000)} if isinstance(nanos, int) else {}
+    return {"MESSAGE": f"container {action} {actor.get('ID', '')} ({words})", **micros}
 
 
 def _message(value: Mapping[str, Any]) -> str | None:

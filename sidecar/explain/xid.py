@@ -19,12 +19,12 @@ _XID: Final = re.compile(
     r"|\d{1,10})'?)?(?:, name=([^,]{1,64}))?"
 )
 _LOST: Final = re.compile(
-    r"GPU has fallen off the bus|fallen off the bus and is not responding|GPU is lost|RmInitAdapter failed"
+    r"\bhas fallen off the bus|fallen off the bus and is not responding|GPU is lost|RmInitAdapter failed"
     r"|rm_init_adapter failed"
     r"|Unable to determine the device handle for (?:GPU|gpu)|NVRM: .{0,80}probe routine failed"
     r"|GPU(?: \S+)? .{0,20}requires reset"
     r"|NVRM: The NVIDIA GPU [0-9a-fA-F:.]{4,20}\s*$|amdgpu.{0,80}GPU reset (?:begin|succeeded|failed)"
-    r"|amdgpu.{0,60}device lost"
+    r"|amdgpu.{0,60}device lost|\bas wedged\b|\b(?:amdgpu|xe|i915)\b.{0,80}\bdevice wedged"
 )
 _PCI: Final = re.compile(
     r"(?:\b|(?<=GPU))([0-9a-fA-F]{3,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-9a-fA-F])?)(?![0-9a-fA-F]|:[0-9a-fA-F])"

@@ -78,6 +78,19 @@ def _eviction(text: str, found: re.Match[str]) -> dict[str, Field]:
     }
 
 
+def _ecs_oom(text: str, found: re.Match[str]) -> dict[str, Field]:
+    code = re.search(r'"exitCode": ?(\d{1,3})', text)
+    return {"reason": found[0], "exit_code": None if code is None else int(code[1])}
+
+
+def _metric(text: str, _found: re.Match[str]) -> dict[str, Field]:
+    """Read the labels of a sample in the format of Prometheus."""
+    labels = dict(re.findall(r'(\w{1,60})="([^"]{1,253})"', text))
+    container, pod = labels.get("container"), labels.get("pod")
+    keys: list[Field] = [*([f"name:{container}"] if container else []), *([f"object:{pod}"] if pod else [])]
+    return {"container": container, "pod": pod, "keys": keys}
+
+
 def _docker_kill(_text: str, found: re.Match[str]) -> dict[str, Field]:
     number = int(found[2] or found[3])
     return {"signal": signal_name(number), "keys": [f"container:{found[1]}"] if found[1] else []}
@@ -107,7 +120,7 @@ PATTERNS: Final = (
         r"OutOfMemoryError: Container killed due to memory usage",
         "ECS says that the container's memory limit was hit and a process in it killed",
         confidence=Confidence.MEDIUM,
-        read=lambda _text, _found: {"reason": "OutOfMemoryError: Container killed due to memory usage"},
+        read=_ecs_oom,
         missing=_KERNEL_LOG,
     ),
     _row(
@@ -126,6 +139,48 @@ PATTERNS: Final = (
         read=_task_oom,
         confidence=Confidence.LOW,
         missing=("which process was killed, if any: the kernel log, or memory.events of the container",),
+    ),
+    _row(
+        "conmon_oom",
+        ("oom event received",),
+        r"conmon ([0-9a-f]{12,64}).{0,40}OOM event received",
+        "the container's monitor saw the kernel kill a process in it for its memory limit",
+        confidence=Confidence.MEDIUM,
+        read=lambda _text, found: {"container_id": found[1]},
+        missing=_KERNEL_LOG,
+    ),
+    _row(
+        "init_oom",
+        ("container init was oom-killed",),
+        r"container init was OOM-killed",
+        "the runtime says that the container's first process was killed at its memory limit before it ran anything",
+    ),
+    _row(
+        "cloud_run",
+        ("memory limit of",),
+        rf"Memory limit of ({ONE}) exceeded with ({ONE}) used",
+        "the platform says that the instance passed its memory limit and was ended",
+        confidence=Confidence.MEDIUM,
+        read=lambda _text, found: {"limit_bytes": size(found[1]), "usage_bytes": size(found[2])},
+    ),
+    _row(
+        "oom_metric",
+        ('reason="oomkilled"', "container_oom_events_total"),
+        r'_terminated_reason\{[^}]{0,2000}reason="OOMKilled"[^}]{0,2000}\} 1\b'
+        r"|container_oom_events_total\{[^}]{0,2000}\} [1-9]",
+        "a metric says that the kernel killed a process of the container at its memory limit",
+        confidence=Confidence.MEDIUM,
+        read=_metric,
+        missing=("when it was and which process: the kernel log, or events of the pod",),
+    ),
+    _row(
+        "sacct",
+        ("out_of_me",),
+        r"^\S{1,40}\s.{0,200}\bOUT_OF_ME(?:MORY|\+)",
+        "the batch system says that the job was ended at its memory limit",
+        confidence=Confidence.MEDIUM,
+        again=False,
+        missing=_KERNEL_LOG,
     ),
     _row(
         "nomad",
@@ -160,8 +215,13 @@ PATTERNS: Final = (
     ),
     _row(
         "eviction",
-        ("low on resource", "evict", "preempt", "eviction manager", "emptydir volume", "ephemeral local storage"),
+        (
+            *("low on resource", "evict", "preempt", "emptydir volume", "ephemeral local storage"),
+            *("imminent node shutdown", "task was interrupted", "deletionbytaint"),
+        ),
         r"node was low on resource: |eviction manager: (?:pod )?\S+ (?:is )?evicted"
+        r"|Eviction manager: pod is evicted successfully|imminent node shutdown|[Ss]pot Task was interrupted"
+        r"|[Rr]eason: \"?(?:DeletionByTaintManager|EvictionByEvictionAPI|PreemptionByScheduler)\b"
         r"|Usage of EmptyDir volume \S+ exceeds the limit"
         r"|[Ee]phemeral local storage usage exceeds"
         r"|\bTaintManagerEviction\b|\bPreempted\s+\S|[Rr]eason:\s+\"?(?:Evicted|Preempt\w*)\b",
@@ -182,6 +242,23 @@ PATTERNS: Final = (
         read=_docker_kill,
         again=False,
         missing=("which client sent it: the log of the engine, or of the orchestrator",),
+    ),
+    _row(
+        "node_lost",
+        ("nodelost",),
+        r"\b[Rr]eason:\s+\"?NodeLost\b",
+        "the node did not answer any more; what became of the pod on it is not known",
+        end_class=EndClass.UNKNOWN,
+        role=Role.END,
+        confidence=Confidence.LOW,
+        missing=("what happened to the node: its journal, or the cloud's events",),
+    ),
+    _row(
+        "time_limit",
+        ("due to time limit",),
+        r"\bCANCELLED AT .{0,60}DUE TO TIME LIMIT",
+        "the batch job ran past its time limit and was stopped",
+        end_class=EndClass.DELETION,
     ),
     _row(
         "deadline",
@@ -206,6 +283,23 @@ PATTERNS: Final = (
         r"[Tt]ask failed (?:ELB|container) health checks",
         "ECS stopped the task because its health checks failed",
         end_class=EndClass.HEALTH_CHECK,
+    ),
+    _row(
+        "restarted_unhealthy",
+        ("to be unhealthy - restarting", "unhealthy"),
+        r"found to be unhealthy - Restarting container|healthcheck: check \"[^\"]{1,200}\" unhealthy",
+        "a watcher restarted the container because its health checks failed",
+        end_class=EndClass.HEALTH_CHECK,
+    ),
+    _row(
+        "uwsgi",
+        ("harakiri on worker",),
+        r"HARAKIRI ON WORKER \d{1,6} \(pid: (\d{1,10})",
+        "uWSGI killed a worker that did not answer in time",
+        end_class=EndClass.HEALTH_CHECK,
+        read=lambda _text, found: {"subtype": "uwsgi harakiri", "worker_pid": int(found[1])},
+        after=2,
+        again=False,
     ),
     _row(
         "ecs_scaling",

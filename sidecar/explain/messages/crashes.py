@@ -98,6 +98,15 @@ PATTERNS: Final = (
         read=_worker,
     ),
     _row(
+        "worker",
+        ("died unexpectedly", "enginecore encountered"),
+        r"(?:[Ww]orker|[Ee]ngine [Cc]ore) proc(?:ess)? \S{1,80} died unexpectedly|EngineCore encountered an issue",
+        "a worker of the server died; its server does not say of what",
+        end_class=EndClass.UNKNOWN,
+        confidence=Confidence.LOW,
+        missing=("the worker's own last lines, its exit status, or an OOM kill at that moment",),
+    ),
+    _row(
         "signal",
         ("signal",),
         r"\b[Ss]ignal \((\d{1,2})\) received|signaled to shutdown with signal (?!7\b)(\d{1,2})"
@@ -153,8 +162,9 @@ PATTERNS: Final = (
     ),
     _row(
         "gpu_fault",
-        ("cuda error",),
-        r"CUDA error: (?:an illegal memory access|device-side assert|misaligned address|an illegal instruction"
+        ("cuda error", "memory access fault by gpu"),
+        r"Memory access fault by GPU node"
+        r"|CUDA error: (?:an illegal memory access|device-side assert|misaligned address|an illegal instruction"
         r"|unspecified launch failure)",
         "a GPU kernel of the application failed",
         end_class=EndClass.APPLICATION_EXIT,
@@ -167,6 +177,25 @@ PATTERNS: Final = (
         "the GPU was lost or reset",
         end_class=EndClass.DEVICE_RESET,
         role=Role.CAUSE,
+    ),
+    _row(
+        "collective",
+        ("watchdog caught collective",),
+        r"Watchdog caught collective operation timeout",
+        "an operation that all ranks take part in did not end in time, and torch ended the process: one of them was"
+        " stuck, gone or late",
+        end_class=EndClass.APPLICATION_EXIT,
+        role=Role.CAUSE,
+        missing=("what the rank that did not take part was doing: its log",),
+    ),
+    _row(
+        "docker_ps",
+        ("exited (",),
+        r"\bExited \((\d{1,3})\) (?:\d+|an?|About|Less)\b",
+        "a container ended",
+        end_class=EndClass.UNKNOWN,
+        read=_exit_code,
+        source="container state",
     ),
     _row(
         "sigquit",
@@ -188,7 +217,8 @@ PATTERNS: Final = (
     _row(
         "exit_code",
         ("exit code", "exit status", "exitcode", "exited with"),
-        r"(?:exit(?:ed)?(?: with)?(?: exit)?[ -]?(?:code|status)|exitCode)[\"']?[ :=]{1,3}(-?\d{1,3})\b(?!\.)",
+        r"(?:exit(?:ed)?(?: with)?(?: exit)?[ -]?(?:code|status)|(?:containerE|e)xitCode)[\"']?"
+        r"[ :=]{1,6}['\"]?(-?\d{1,3})\b(?!\.)",
         "a process ended",
         end_class=EndClass.UNKNOWN,
         read=_exit_code,

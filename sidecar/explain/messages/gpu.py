@@ -212,10 +212,10 @@ PATTERNS: Final = (
         "cuda",
         ("out of memory", "out_of_memory", "outofmemory", "memoryallocation", "error 2"),
         r"(?:CUDA|HIP|cuda|hip)\w{0,20}(?: driver| runtime)?(?: API)? ?(?:error|failure"
-        r"|Error)(?: code)?[ :(]{1,3}(?:2\b[: ]{0,3})?"
+        r"|Error)(?: code)?[ :(]{1,3}(?:2\b\)?[: ]{0,3})?"
         r"\(?out of memory|cudaErrorMemoryAllocation|hipErrorOutOfMemory|CUDA_ERROR_OUT_OF_MEMORY"
         r"|Error \[CUDA\]: out of memory"
-        r"|(?:cudaMalloc\w*|hipMalloc\w*|cuMemAlloc\w*|cuMemCreate)(?:\(\))? failed:? ?\(?(?:out of memory"
+        r"|(?:cudaMalloc\w*|hipMalloc\w*|cuMemAlloc\w*|cuMemCreate)(?:\(\))?(?: retry)? failed:? ?\(?(?:out of memory"
         r"|2\b)|Cuda Runtime \(out of memory\)"
         r"|model_lifecycle\.cc.{1,400}: out of memory|unable to create stream: out of memory"
         r"|CUDA ran out of memory|CUDA error 2 at .{1,200}?: out of memory",
@@ -233,6 +233,16 @@ PATTERNS: Final = (
         read=_torch,
         after=5,
         confidence=Confidence.MEDIUM,
+    ),
+    _gpu(
+        "nvswitch",
+        ("sxid",),
+        r"SXid \(PCI:[0-9a-fA-F:.]{4,20}\): (\d{1,6}), Fatal",
+        "an NVSwitch, which links the GPUs, met a fatal error",
+        end_class=EndClass.DEVICE_RESET,
+        read=lambda _text, found: {"sxid": int(found[1])},
+        again=False,
+        source="GPU driver",
     ),
     _gpu(
         "ambiguous",

@@ -22,7 +22,7 @@ def _int(text: str | None) -> int | None:
 
 
 def _ggml(text: str, _found: re.Match[str]) -> dict[str, Field]:
-    printed = re.search(rf"allocating ({ONE})", text)
+    printed = re.search(rf"(?:allocating|buffer, size =) {{0,8}}({ONE})", text)
     exact = re.search(r"(?:buffer of size|allocation of size) (\d{1,20})", text)
     device = re.search(
         r"\bon device (\d{1,3})\b|failed to allocate (?:CUDA|ROCm|Vulkan|SYCL|Metal|CANN|MUSA)(\d{1,3}) buffer", text
@@ -204,11 +204,13 @@ PATTERNS: Final = (
             "out_of_device_memory",
             " buffer for kv",
             "failed to allocate",
+            "erroroutofmemory",
         ),
         r"ggml_\w{1,80}: (?:allocating .{1,40} on device|Device memory allocation of size|.{0,80}(?:cudaMalloc"
         r"|hipMalloc) failed)"
         r"|failed to allocate (?:CUDA|ROCm|Vulkan|SYCL|Metal|CANN|MUSA)\d{0,3} buffer|ErrorOutOfDeviceMemory"
         r"|OUT_OF_DEVICE_MEMORY"
+        r"|ggml_metal_\w{1,60}: (?:error: )?failed to allocate buffer|CommandBufferCallbackErrorOutOfMemory"
         r"|failed to allocate buffer for kv cache",
         "the inference engine could not allocate GPU memory",
         read=_ggml,
@@ -296,7 +298,8 @@ PATTERNS: Final = (
     _row(
         "sglang",
         ("profiled value", "mem-fraction-static"),
-        r"larger than the profiled value -\d+|Not enough memory\. Please try to increase --mem-fraction-static",
+        r"larger than the profiled value -\d+"
+        r"|Not enough memory\. Please try (?:to increase|increasing) --mem-fraction-static",
         "the weights left SGLang no GPU memory for its KV cache",
         read=_sglang,
         after=2,
@@ -311,8 +314,8 @@ PATTERNS: Final = (
     ),
     _row(
         "sglang_slots",
-        ("prefill out of memory", "decode out of memory"),
-        r"(?:Prefill|Decode) out of memory",
+        ("prefill out of memory", "decode out of memory", "runs out of memory"),
+        r"(?:Prefill|Decode) out of memory|\balloc_\w{1,40} runs out of memory",
         "SGLang's pool of KV cache slots was exhausted; it is sized at the start, the card is not what was full",
         end_class=EndClass.APPLICATION_EXIT,
         confidence=Confidence.MEDIUM,
@@ -324,6 +327,13 @@ PATTERNS: Final = (
         ("prefill tokens",),
         r"Not enough memory to handle \d+ prefill tokens",
         "the warm-up of the text generation server did not fit into the GPU",
+    ),
+    _row(
+        "cupy",
+        ("out of memory allocating",),
+        r"Out of memory allocating ([\d,]{1,26}) bytes \(allocated so far",
+        "CuPy could not allocate GPU memory",
+        read=lambda _text, found: {"framework": "cupy", "requested_bytes": int(found[1].replace(",", ""))},
     ),
     _row(
         "opencl",

@@ -16,6 +16,8 @@ _SHM_PATH: Final = "/dev/shm"  # noqa: S108 - a name to look for, nothing is ope
 _RESERVED: Final = re.compile(
     rf"\b(?:size|allocate|alloc|reserve|allocation of)(?: of size)?:? (?:{SIZE}|(\d{{1,20}}))"
 )
+_DEVICE_ALLOC: Final = re.compile(r"bad_alloc.{0,80}(?:CUDA|cuda|hip)")
+"""Thrust and RMM say std::bad_alloc for the memory of the card."""
 _ERRNO: Final = re.compile(
     r"Error code (\d{1,4})|\[Errno (\d{1,4})\]|== 0\. (\d{1,4}) vs 0|Cannot allocate memory \((\d{1,4})\)"
 )
@@ -76,6 +78,16 @@ def _misleading(text: str) -> str | None:
 
 def _ollama(_text: str, found: re.Match[str]) -> dict[str, Field]:
     return {"framework": "ollama", "requested_bytes": size(found[1]), "available_bytes": size(found[2])}
+
+
+def _too_large(_text: str, found: re.Match[str]) -> dict[str, Field]:
+    available = _number(found[3]) if found[3] else size(found[2])
+    return {"framework": "ollama", "requested_bytes": size(found[1]), "available_bytes": available}
+
+
+def _jvm(text: str, _found: re.Match[str]) -> dict[str, Field]:
+    asked = re.search(r"failed to (?:map|allocate) (\d{1,20}) bytes", text)
+    return {"framework": "java", "device": "cpu", "requested_bytes": None if asked is None else int(asked[1])}
 
 
 def _mmap(text: str, found: re.Match[str]) -> dict[str, Field]:
@@ -169,19 +181,47 @@ PATTERNS: Final = (
         read=_ollama,
     ),
     _row(
+        "ollama",
+        ("too large for system",),
+        rf"model request too large for system\"? requested=\"({ONE})\" available=(?:\"({ONE})\"|(\d{{1,20}}))",
+        "the model needs more host memory than is free; the server refused to load it",
+        read=_too_large,
+    ),
+    _row(
+        "torch_old",
+        ("torch: not enough memory",),
+        rf"Torch: not enough memory: you tried to allocate ({ONE})",
+        "torch could not allocate host memory",
+        read=lambda _text, found: {"framework": "torch", "device": "cpu", "requested_bytes": size(found[1])},
+    ),
+    _row(
+        "jvm",
+        ("insufficient memory for the java", "native memory allocation"),
+        r"insufficient memory for the Java Runtime Environment|Native memory allocation \(\w{1,12}\) failed to"
+        r" (?:map|allocate) (\d{1,20}) bytes",
+        "the Java runtime could not get memory from the kernel",
+        read=_jvm,
+        after=2,
+        again=False,
+    ),
+    _row(
         "host_backend",
-        ("cpu buffer", "aligned_malloc", "outofhostmemory", "out_of_host_memory"),
-        r"failed to allocate CPU\w{0,20} buffer|ggml_aligned_malloc: insufficient memory|ErrorOutOfHostMemory"
+        ("cpu buffer", "aligned_malloc", "outofhostmemory", "out_of_host_memory", "ggml_backend_cpu_buffer"),
+        r"failed to allocate CPU\w{0,20} buffer|ggml_aligned_malloc: insufficient memory"
+        r"|ggml_backend_cpu_buffer\w{1,60}: failed to allocate buffer|ErrorOutOfHostMemory"
         r"|OUT_OF_HOST_MEMORY",
         "the inference engine could not allocate host memory",
+        read=lambda text, found: {**_sized(text, found), "framework": "ggml" if "ggml" in text else None},
         after=2,
     ),
     _row(
         "bad_alloc",
-        ("bad_alloc", "memory allocation of", "out of memory", "java.lang.outofmemory"),
-        r"std::bad_alloc|memory allocation of (\d{1,20}) bytes failed|fatal error: (?:runtime: )?out of memory"
+        ("bad_alloc", "memory allocation of", "out of memory", "cannot allocate memory", "java.lang.outofmemory"),
+        r"std::bad_alloc|memory allocation of (\d{1,20}) bytes failed|fatal error: (?:runtime: )?(?:out of"
+        r"|cannot allocate) memory"
         r"|JavaScript heap out of memory|java\.lang\.OutOfMemoryError: \w[\w ]{0,40}",
         "an allocation of host memory failed",
+        unless=_DEVICE_ALLOC,
     ),
     _row(
         "errno",
@@ -195,6 +235,7 @@ PATTERNS: Final = (
         ("memoryerror",),
         r"(?:^|[\s.(])MemoryError(?::|$|\()",
         "Python raised MemoryError",
+        unless=_DEVICE_ALLOC,
     ),
     _row(
         "poisoned",
@@ -222,7 +263,8 @@ PATTERNS: Final = (
         words=("potential root causes",),
         start=re.compile(r"There are some potential root causes\."),
         summary="Ray lists what may have happened, it does not know",
-        read=lambda text, _found: {"misleading_text": _guess(text)},
+        read=lambda text, _found: {"misleading_text": _guess(text), **_ray_end(text)},
+        missing=("the worker's exit status, or an OOM kill at that moment (kernel log, memory.events)",),
     ),
 )
 
@@ -230,6 +272,20 @@ PATTERNS: Final = (
 def _guess(text: str) -> str | None:
     found = re.search(r"killed by SIGKILL by OOM killer", text)
     return None if found is None else found[0]
+
+
+def _ray_end(text: str) -> dict[str, Field]:
+    """A line that reports a dead worker, not only the list of guesses, is an end."""
+    if re.search(r"Worker exit type: SYSTEM_ERROR|[Ww]orker died or was killed", text) is None:
+        return {}
+    pid = re.search(r"\bWorker PID: (\d{1,10})|\bpid=(\d{1,10})", text)
+    return {
+        "framework": "ray",
+        "role": Role.END.value,
+        "confidence": Confidence.LOW.value,
+        "summary": "a Ray worker died; Ray does not know of what",
+        "worker_pid": None if pid is None else int(pid[1] or pid[2]),
+    }
 
 
 def _sigbus(text: str) -> dict[str, Field]:

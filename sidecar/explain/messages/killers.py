@@ -10,6 +10,7 @@ from typing import Final
 
 from sidecar.explain.patterns import Pattern
 from sidecar.explain.values import Field, Role
+from sidecar.verdict.kernel_report.paths import words_of
 from sidecar.verdict.values import Confidence, EndClass
 
 _USER: Final = EndClass.USERSPACE_OOM
@@ -96,6 +97,11 @@ def _lmkd(_text: str, found: re.Match[str]) -> dict[str, Field]:
     }
 
 
+def _talos(_text: str, found: re.Match[str]) -> dict[str, Field]:
+    pod = words_of(found[1]).pod_uid
+    return {"killer": "talos", "signal": "SIGKILL", "cgroup": found[1], "keys": [f"pod:{pod}"] if pod else []}
+
+
 def _batch(_text: str, found: re.Match[str]) -> dict[str, Field]:
     return {"killer": "the batch system or supervisor", "reason": found[0]}
 
@@ -174,6 +180,13 @@ PATTERNS: Final = (
         unless=re.compile(r"to process"),
     ),
     _row(
+        "talos",
+        ("sending sigkill to cgroup",),
+        r"Sending SIGKILL to cgroup\b.{0,400}?\"cgroup\": \"(/[^\"]{1,1024})\"",
+        "Talos' own OOM controller killed a cgroup because the node was low on memory",
+        read=_talos,
+    ),
+    _row(
         "lmkd",
         ("lowmemorykiller", "lmkd"),
         r"(?:lowmemorykiller|lmkd).{0,20}?: ?Kill(?:ing)? '(.{1,64}?)' \((\d{1,10})\)",
@@ -185,7 +198,7 @@ PATTERNS: Final = (
         ("memory budget", "memory limits", "memory limit"),
         r"exceeded \d+% memory budget.{0,20}[Rr]estarting|running beyond (?:physical"
         r"|virtual) memory limits.{0,200}?Killing"
-        r"|[Ee]xceeded (?:job|step) memory limit.{0,60}kill",
+        r"|[Ee]xceeded (?:job|step) memory limit.{0,60}kill|Step \S{1,40} exceeded memory limit .{0,60}being killed",
         "a supervisor killed it for using more memory than allowed",
         read=_batch,
         confidence=Confidence.MEDIUM,

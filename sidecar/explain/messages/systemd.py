@@ -17,12 +17,18 @@ def _exited(_text: str, found: re.Match[str]) -> dict[str, Field]:
     how, number, name, unit = found[2], int(found[3]), found[4], found[1]
     signal = number if how in ("killed", "dumped") else None
     fields = end_fields(code=None if signal is not None else number, signal=signal)
-    return {**fields, "status": f"{number}/{name}" if name else str(number), "unit": unit, "keys": [f"unit:{unit}"]}
+    fields |= {"status": f"{number}/{name}" if name else str(number), "unit": unit, "keys": [f"unit:{unit}"]}
+    return _unless_clean(fields)
 
 
 def _main_pid(_text: str, found: re.Match[str]) -> dict[str, Field]:
     fields = end_fields(code=int(found[4]) if found[4] else None, signal=found[3])
-    return {**fields, "pid": int(found[1]), "pids": [int(found[1])]}
+    return _unless_clean({**fields, "pid": int(found[1]), "pids": [int(found[1])]})
+
+
+def _unless_clean(fields: dict[str, Field]) -> dict[str, Field]:
+    """An exit with code 0 is no failure: it counts only beside what else is said."""
+    return {**fields, "role": Role.CONTEXT.value} if fields["exit_code"] == 0 else fields
 
 
 def _watchdog(_text: str, found: re.Match[str]) -> dict[str, Field]:

@@ -128,7 +128,7 @@ class Assembler:
         return True
 
     def _selected(self, line: KernelLine) -> bool:
-        found = shapes.SELECTED.search(line.text) if "Kill process " in line.text else None
+        found = shapes.SELECTED.search(line.text) if "ill process " in line.text else None
         if found is None:
             return False
         scope = shapes.scope_of_prefix(line.text)
@@ -169,7 +169,7 @@ class Assembler:
             current = self._current(line)
             report = self._report(line, "suppressed", new=current is not None and _says_something(current))
             report.suppressed = int(found[1])
-        elif "ut of memory and no killable processes" in text or "Out of memory: system-wide panic" in text:
+        elif "ut of memory and no killable processes" in text or "panic_on_oom is " in text:
             report = self._report(line, "no_killable", new=False)
             report.no_killable, report.panic = "killable" in text, "panic" in text
         else:

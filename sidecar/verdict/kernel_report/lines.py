@@ -1,6 +1,7 @@
 r"""Single lines of an OOM report, each put into the report it belongs to. Every pattern is linear in the line.
 
 Shapes (mm/oom_kill.c, mm/memcontrol.c)
+    up to 2.6.35 "Out of memory: kill process N (c) score S or a child", "Killed process N (c) vsz:..kB, anon-rss:.."
     up to 4.18   "Task in A killed as a result of limit of B", "... Kill process N (c) score S or sacrifice child",
                  "Killed process N (c) total-vm:..kB, anon-rss:..kB, file-rss:..kB[, shmem-rss:..kB]"
     vendors      "Killed process N, UID U, (c) total-vm:.."
@@ -30,7 +31,7 @@ USAGE: Final = re.compile(
 )
 STATS: Final = re.compile(r"^Memory cgroup stats(?: for (\S{1,4096}?))?:(?:\s|$)")
 SELECTED: Final = re.compile(
-    r"\bKill process (\d{1,10}) \((.{0,64}?)\)(?: score (\d{1,20}))?(?:,? or sacrifice child|$)"
+    r"\b[Kk]ill process (\d{1,10}) \((.{0,64}?)\)(?: score (\d{1,20}))?(?:,? or (?:sacrifice|a) child|$)"
 )
 KILLED: Final = re.compile(
     r"\bKilled process (\d{1,10})(?:, UID (\d{1,10}),)? \((?:(.{0,64}?)\)(?:,? (?:UID|total-vm|vsz)|\s*$))?"
@@ -51,7 +52,7 @@ _V2_STAT: Final = re.compile(r"^([a-z_]{2,32}) (\d{1,20})$")
 _NUMBER: Final = {
     name: re.compile(text)
     for name, text in (
-        ("total_vm_kb", r"\btotal-vm:(\d{1,16})kB"),
+        ("total_vm_kb", r"\b(?:total-vm|vsz):(\d{1,16})kB"),
         ("anon_rss_kb", r"\banon-rss:(\d{1,16})kB"),
         ("file_rss_kb", r"\bfile-rss:(\d{1,16})kB"),
         ("shmem_rss_kb", r"\bshmem-rss:(\d{1,16})kB"),

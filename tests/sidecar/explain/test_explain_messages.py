@@ -5,9 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tests.sidecar.explain.explain_texts import TEXTS
+from tests.sidecar.explain.explain_texts_kernel import KERNEL_TEXTS
+from tests.sidecar.explain.explain_texts_servers import SERVERS_TEXTS
+from tests.sidecar.explain.explain_texts_states import STATES_TEXTS
 from tests.sidecar.explain.explaining import classes, explained
 
 _CASES = [(kind, text) for kind, texts in TEXTS.items() for text in texts]
+_LATE = (*KERNEL_TEXTS, *SERVERS_TEXTS, *STATES_TEXTS)
 
 
 @pytest.mark.parametrize(
@@ -16,6 +20,12 @@ _CASES = [(kind, text) for kind, texts in TEXTS.items() for text in texts]
 def test_a_text_has_its_class(kind: str, text: str) -> None:
     """One text gives one incident of its class, and none where nothing ended."""
     assert classes(file=text) == ([kind] if kind else [])
+
+
+@pytest.mark.parametrize(("kinds", "text"), _LATE, ids=[f"late-{at}" for at in range(len(_LATE))])
+def test_a_late_text_has_its_incidents(kinds: tuple[str, ...], text: str) -> None:
+    """A text gives one incident for each end that it tells of, in its order, and none where nothing ended."""
+    assert classes(file=text) == list(kinds)
 
 
 def test_torch_before_2_1() -> None:
