@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from typing import Final
 
@@ -29,6 +28,7 @@ def act(arguments: argparse.Namespace) -> int:
     """Explain the files; give the exit status."""
     from sidecar.explain import show
     from sidecar.explain.reading import InputError, explain, total_bytes
+    from sidecar.record.output import OutputError, say
     from sidecar.record.progress import bar
 
     names = tuple(arguments.files) or ("-",)
@@ -36,18 +36,8 @@ def act(arguments: argparse.Namespace) -> int:
     try:
         with bar("reading", total, shown=total is None or total >= _WORTH_A_BAR) as progress:
             report = explain(names, progress)
-    except InputError as exc:
+        say(show.as_json(report) if arguments.json else show.as_text(report))
+    except (InputError, OutputError) as exc:
         sys.stderr.write(f"oomguard: explain: {exc}\n")
         return _EXIT_BAD_INPUT
-    _write(show.as_json(report) if arguments.json else show.as_text(report))
     return show.exit_status(report)
-
-
-def _write(text: str) -> None:
-    """Print the answer: also where the terminal has fewer letters than the log, and into a pipe that closes early."""
-    encoding = sys.stdout.encoding or "ascii"
-    try:
-        sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains at its exit

@@ -25,8 +25,9 @@ def incidents(signs: Iterable[Sign]) -> tuple[Incident, ...]:
         if sign.role is Role.CONTEXT:
             loose.append(sign)
             continue
-        homes = [one for one in reversed(groups[-_RECENT:]) if joins(one, sign)]
-        home = next((one for one in homes if any(sign.keys & other.keys for other in one)), next(iter(homes), None))
+        homes = [one for one in reversed(groups[-_RECENT:]) if joins(_few(one), sign)]
+        named = (one for one in homes if any(sign.keys & other.keys for other in _few(one)))
+        home = next(named, next(iter(homes), None))
         if home is not None:
             home.append(sign)
         else:
@@ -34,6 +35,11 @@ def incidents(signs: Iterable[Sign]) -> tuple[Incident, ...]:
     _merge(groups)
     ended = [one for one in groups if any(sign.role is not Role.CONSEQUENCE for sign in one)]
     return tuple(_incident(group, _beside(group, loose)) for group in ended)
+
+
+def _few(group: list[Sign]) -> list[Sign]:
+    """Give the first and the last signs of an incident that is told again and again."""
+    return group if len(group) <= _RECENT else [*group[: _RECENT // 2], *group[-_RECENT // 2 :]]
 
 
 def _merge(groups: list[list[Sign]]) -> None:
@@ -46,7 +52,7 @@ def _merge(groups: list[list[Sign]]) -> None:
             (
                 other
                 for other in groups[max(0, at - _RECENT) : at + _RECENT]
-                if other is not group and all(joins(other, sign) for sign in group)
+                if other is not group and all(joins(_few(other), sign) for sign in _few(group))
             ),
             None,
         )

@@ -17,7 +17,8 @@ _UNHEALTHY: Final = re.compile(
     r"pod \"?(\S+?)\"? container \"?(\S+?)\"? is unhealthy, it will be killed and re-created"
 )
 _OLD_KILL: Final = re.compile(
-    r"[Kk]illing container with id \w{3,16}://([\w.-]{1,253}): ?Container failed (liveness|startup) probe"
+    r"(?:[Kk]illing container with id \w{3,16}://|[Cc]ontainer \")([\w.-]{1,253})(?:[\" (].{0,400}?)?: ?"
+    r"Container failed (liveness|startup) probe\.\. "
 )
 """Kubernetes 1.13 to 1.15."""
 _KILLING: Final = re.compile(

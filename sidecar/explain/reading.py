@@ -60,7 +60,7 @@ STEMS: Final = (
         b"on host",
     ),
     *(b"on startup is", b"oom", b"out_of_me", b"pinned", b"posix_memalign", b"potential root", b"preempt"),
-    *(b"prefill tokens", b"probe", b"profiled value", b"pt_devmem", b"reset", b"resource_exhausted"),
+    *(b"prefill tokens", b"probe", b"profiled value", b"psm_", b"pt_devmem", b"reset", b"resource_exhausted"),
     *(
         b"scaling activity",
         b"segfault",

@@ -141,6 +141,15 @@ PATTERNS: Final = (
         missing=("which process was killed, if any: the kernel log, or memory.events of the container",),
     ),
     _row(
+        "flag",
+        ("oomkilled=true",),
+        r"\bOOMKilled=true\b(?:.{0,200}?\bExitCode=(\d{1,3}))?",
+        "the runtime says that the container was killed at its memory limit",
+        confidence=Confidence.MEDIUM,
+        read=lambda _text, found: {"oom_killed_flag": True, "exit_code": int(found[1]) if found[1] else None},
+        missing=_KERNEL_LOG,
+    ),
+    _row(
         "conmon_oom",
         ("oom event received",),
         r"conmon ([0-9a-f]{12,64}).{0,40}OOM event received",
@@ -208,22 +217,22 @@ PATTERNS: Final = (
     _row(
         "oomkilled_table",
         ("oomkilled",),
-        r"^\S{1,253}\s+\d+/\d+\s+(?:Init:)?OOMKilled\b",
-        "the pod list says that a container was killed at its memory limit",
+        r"^\S{1,253}\s+\d+/\d+\s+(?:Init:)?OOMKilled\b|[Cc]ontainer \S{1,253} (?:was|has been|got) OOMKilled\b",
+        "the cluster says that a container was killed at its memory limit",
         confidence=Confidence.MEDIUM,
         missing=_KERNEL_LOG,
     ),
     _row(
         "eviction",
         (
-            *("low on resource", "evict", "preempt", "emptydir volume", "ephemeral local storage"),
+            *("low on resource", "evict", "preempt", "emptydir volume", "ephemeral local storage", "ephemeral storage"),
             *("imminent node shutdown", "task was interrupted", "deletionbytaint"),
         ),
         r"node was low on resource: |eviction manager: (?:pod )?\S+ (?:is )?evicted"
         r"|Eviction manager: pod is evicted successfully|imminent node shutdown|[Ss]pot Task was interrupted"
         r"|[Rr]eason: \"?(?:DeletionByTaintManager|EvictionByEvictionAPI|PreemptionByScheduler)\b"
         r"|Usage of EmptyDir volume \S+ exceeds the limit"
-        r"|[Ee]phemeral local storage usage exceeds"
+        r"|[Ee]phemeral local storage usage exceeds|exceeded its local ephemeral storage limit"
         r"|\bTaintManagerEviction\b|\bPreempted\s+\S|[Rr]eason:\s+\"?(?:Evicted|Preempt\w*)\b",
         "the node evicted the pod",
         end_class=EndClass.EVICTION,

@@ -145,7 +145,7 @@ PATTERNS: Final = (
     _gpu(
         "torch",
         ("out of memory",),
-        r"\b(CUDA|HIP|XPU|MUSA|NPU|MLU|GCU|SPYRE) out of memory(?=\.|,|$|\s+Tried)",
+        r"\b(CUDA|HIP|XPU|MUSA|NPU|MLU|GCU|SPYRE) out of memory(?=\.|,|$|\s+Tried|\s+occurred)",
         "torch could not allocate GPU memory",
         read=_torch,
         after=5,
@@ -218,7 +218,7 @@ PATTERNS: Final = (
         r"|(?:cudaMalloc\w*|hipMalloc\w*|cuMemAlloc\w*|cuMemCreate)(?:\(\))?(?: retry)? failed:? ?\(?(?:out of memory"
         r"|2\b)|Cuda Runtime \(out of memory\)"
         r"|model_lifecycle\.cc.{1,400}: out of memory|unable to create stream: out of memory"
-        r"|CUDA ran out of memory|CUDA error 2 at .{1,200}?: out of memory",
+        r"|CUDA runtime .{0,80}Status: out of memory|CUDA ran out of memory|CUDA error 2 at .{1,200}?: out of memory",
         "the CUDA runtime had no GPU memory left",
         read=_plain,
         confidence=Confidence.MEDIUM,

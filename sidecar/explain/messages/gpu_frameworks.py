@@ -205,13 +205,15 @@ PATTERNS: Final = (
             " buffer for kv",
             "failed to allocate",
             "erroroutofmemory",
+            "unable to allocate",
         ),
         r"ggml_\w{1,80}: (?:allocating .{1,40} on device|Device memory allocation of size|.{0,80}(?:cudaMalloc"
         r"|hipMalloc) failed)"
         r"|failed to allocate (?:CUDA|ROCm|Vulkan|SYCL|Metal|CANN|MUSA)\d{0,3} buffer|ErrorOutOfDeviceMemory"
         r"|OUT_OF_DEVICE_MEMORY"
         r"|ggml_metal_\w{1,60}: (?:error: )?failed to allocate buffer|CommandBufferCallbackErrorOutOfMemory"
-        r"|failed to allocate buffer for kv cache",
+        r"|failed to allocate buffer for kv cache"
+        r"|unable to allocate (?:CUDA|ROCm|Vulkan|SYCL|Metal|CANN|MUSA)\d{0,3} buffer",
         "the inference engine could not allocate GPU memory",
         read=_ggml,
         after=4,

@@ -36,6 +36,11 @@ def _row(
 
 PATTERNS: Final = (
     _row(
+        ("exit code",),
+        re.compile(r"^(?:NOTE|HINT|TIP)\b.{0,200}\(exit code -?\d{1,3}\)", re.IGNORECASE),
+        "advice about an exit code, not an exit",
+    ),
+    _row(
         ("not a failure",),
         re.compile(r"caller indicates that this is not a failure"),
         "an allocation that failed was retried in another way; the allocator says that this is no failure",

@@ -153,12 +153,14 @@ PATTERNS: Final = (
     ),
     _row(
         "shm",
-        ("shared memory", _SHM_PATH, "/torch_", "dataloader"),
+        ("shared memory", _SHM_PATH, "/torch_", "dataloader", "interprocess::bad_alloc", "psm_"),
         r"unable to (?:write to|resize|allocate|open|create) (?:file|shared memory).{0,200}?(?:No space left"
         r"|No such file|shm)"
         r"|/dev/shm\S{0,200}+.{0,80}?(?:No space left|Bus error|cannot allocate|failed)"
         r"|No space left on device.{0,80}?/dev/shm"
         r"|[Ee]rror while creating shared memory segment|workers are out of shared memory|insufficient shared memory"
+        r"|boost::interprocess::bad_alloc|No space left on device: '?/?(?:psm_|dev/shm)"
+        r"|increase the shared memory pool size"
         r"|unable to allocate shared memory|unable to open shared memory object"
         r"|is killed by signal: Bus error|shared memory.{0,40}No space left",
         "shared memory (/dev/shm) was full",

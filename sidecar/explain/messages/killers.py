@@ -188,8 +188,8 @@ PATTERNS: Final = (
     ),
     _row(
         "lmkd",
-        ("lowmemorykiller", "lmkd"),
-        r"(?:lowmemorykiller|lmkd).{0,20}?: ?Kill(?:ing)? '(.{1,64}?)' \((\d{1,10})\)",
+        ("lowmemorykiller", "lmkd", "oom_score_adj"),
+        r"(?:(?:lowmemorykiller|lmkd).{0,20}?: ?|^)Kill(?:ing)? '(.{1,64}?)' \((\d{1,10})\),",
         "the low memory killer killed a process",
         read=_lmkd,
     ),

@@ -76,4 +76,11 @@ KERNEL_TEXTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
         ("global_oom",),
         ("Kernel panic - not syncing: out of memory. Compulsory panic_on_oom is selected."),
     ),
+    (
+        ("userspace_oom",),
+        (
+            "Sep 02 10:00:00 a lmkd: Kill 'com.x.llm' (4100), uid 10111, oom_score_adj 905 to free 512000kB rss, "
+            "0kB swap; reason: device is low on swap"
+        ),
+    ),
 )

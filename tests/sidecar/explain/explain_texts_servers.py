@@ -186,4 +186,40 @@ SERVERS_TEXTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
             "Aborted (core dumped)"
         ),
     ),
+    (
+        ("gpu_allocation_failure",),
+        (
+            "RuntimeError: CUDA out of memory occurred when warming up sampler with 1024 dummy requests. Please t"
+            "ry lowering `max_num_seqs` or `gpu_memory_utilization` when initializing the engine."
+        ),
+    ),
+    (
+        ("gpu_allocation_failure",),
+        (
+            "llama_model_load: error loading model: unable to allocate CUDA0 buffer\n"
+            "llama_model_load_from_file_impl: failed to load model"
+        ),
+    ),
+    (
+        ("shm_exhausted",),
+        (
+            "boost::interprocess::bad_alloc: No space left on device\n"
+            "multiprocessing.shared_memory: OSError: [Errno 28] No space left on device: '/psm_8f1a'"
+        ),
+    ),
+    (
+        ("gpu_allocation_failure",),
+        (
+            "tensorflow.python.framework.errors_impl.InternalError: Failed to create session / CUDA runtime impli"
+            "cit initialization on GPU:0 failed. Status: out of memory"
+        ),
+    ),
+    (
+        (),
+        (
+            "INFO: torch.compile took 20 s. To avoid out of memory, lower max_num_seqs.\n"
+            "WARNING: gpu_memory_utilization=0.98 may lead to OOM.\n"
+            "NOTE: processes over the limit are killed by the kernel (exit code 137)."
+        ),
+    ),
 )

@@ -291,4 +291,24 @@ STATES_TEXTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
             "2025-01-06T10:00:05Z  Killing  Sent interrupt. Waiting 5s before force killing"
         ),
     ),
+    (
+        ("eviction",),
+        ('Warning  Evicted  5m  kubelet  Container llm exceeded its local ephemeral storage limit "2Gi".'),
+    ),
+    (
+        ("cgroup_oom",),
+        ("State.OOMKilled=true ExitCode=137"),
+    ),
+    (
+        ("health_check",),
+        (
+            'Jan 06 10:00:00 n kubelet[1]: I0106 10:00:00.000001 1 kuberuntime_manager.go:600] Container "llm" ({'
+            '"docker" "ab"}) of pod llm-0_ai(1): Container failed liveness probe.. Container will be killed and r'
+            "ecreated."
+        ),
+    ),
+    (
+        ("cgroup_oom",),
+        ('Memory Limit Exceeded: the container "llm" was OOMKilled'),
+    ),
 )

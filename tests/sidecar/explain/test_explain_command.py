@@ -109,6 +109,15 @@ def test_a_pipe_that_closes_early() -> None:
         assert process.wait(30) == 0
 
 
+def test_an_output_that_takes_nothing() -> None:
+    """An answer that cannot be written is bad, not undecided: one line and status 2."""
+    command = [sys.executable, "-m", "guard.cli", "explain", str(_CORPUS / "a49.txt")]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False, timeout=50)
+    assert done.stderr == b"oomguard: explain: standard output: No space left on device\n"
+    assert done.returncode == 2
+
+
 def test_a_pipe_with_a_name(tmp_path: Path) -> None:
     """A named pipe is read like a file, as shells make one of `<(command)`; packed or not."""
     text = (_CORPUS / "a49.txt").read_bytes()
