@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from guard.model import LifeId
+from guard.model import Known, LifeId
 from sidecar.board import Incident, Judged
 from sidecar.sample import Instant
 from sidecar.sight.seen import SeenProcess
@@ -33,6 +33,11 @@ class Case:
     incident: Incident
     evidence: EndEvidence
     process: SeenProcess | None = None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether what matters most is known of it, or it is too late for that."""
+        return self.incident.counted_as is not None or isinstance(self.evidence.wait_status, Known)
 
     def judge(self, evidence: EndEvidence, now: Instant) -> tuple[Incident, bool]:
         """Judge anew by more evidence; tell whether the verdict itself is another, rather than its grounds alone."""
@@ -67,7 +72,11 @@ class Case:
 
 
 class Cases:
-    """The newest ends of main processes, and apart from them of children; one more pushes out the oldest like it."""
+    """The newest ends of main processes, and apart from them of children.
+
+    One more pushes out the oldest like it of which it is known how it ended, or that is counted: in a burst of ends the
+    others still wait for their runner's note.
+    """
 
     def __init__(self) -> None:
         self._by_id: dict[str, Case] = {}
@@ -80,7 +89,10 @@ class Cases:
         """Put one in; give the one that has no place any more."""
         self._by_id[case.incident.id] = case
         kind = [one for one in self._by_id.values() if one.incident.main is case.incident.main]
-        return self._by_id.pop(kind[0].incident.id) if len(kind) > _MOST[case.incident.main] else None
+        if len(kind) <= _MOST[case.incident.main]:
+            return None
+        leaving = next((one for one in kind[:-1] if one.is_settled), kind[0])
+        return self._by_id.pop(leaving.incident.id)
 
     def drop(self, incident_id: str) -> None:
         """Forget one, if it is there."""

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from guard.model import Known, LifeId, Reading, Unknown, Why
 from sidecar import leavings
@@ -146,7 +146,7 @@ class Refining:
             if evidence is not None:
                 self._take(Case(incident=incident, evidence=evidence))
             else:
-                self._count(incident)
+                self._counted(incident)
 
     def close(self) -> None:
         """Look no more. What is not counted by now the next sidecar counts."""
@@ -156,8 +156,11 @@ class Refining:
     def _take(self, case: Case) -> None:
         pushed_out = self._cases.add(case)
         if pushed_out is not None:
-            self._count(pushed_out.incident)
-        task = asyncio.get_running_loop().create_task(self._follow(case), name="refine")
+            self._begin(self._leave(pushed_out))
+        self._begin(self._follow(case))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work, name="refine")
         self._tasks.add(task)
         task.add_done_callback(self._done)
 
@@ -176,7 +179,12 @@ class Refining:
             if not self._cases.holds(case):
                 return
             await self._look(case)
-        self._count(case.incident)
+        self._settle(case)
+
+    async def _leave(self, case: Case) -> None:
+        """Look at one that is pushed out a last time, then count it: nothing that is found later reaches it."""
+        await self._look(case)
+        self._settle(case)
 
     async def _look(self, case: Case) -> None:
         """Read again what may have come."""
@@ -229,22 +237,24 @@ class Refining:
         }
         self._hub.journal.say(now, incident.model, "verdict_refined", text, fields)
 
-    def _count(self, incident: Incident) -> None:
-        """Count an end of a main process, once, under the class that stands now."""
+    def _settle(self, case: Case) -> None:
+        """Count an end, once: whoever still looks at the case sees that it is counted."""
+        case.incident = self._counted(case.incident)
+
+    def _counted(self, incident: Incident) -> Incident:
+        """Count an end of a main process that is not counted, under the class that stands now."""
         if not incident.main or incident.counted_as is not None:
-            return
+            return incident
         counted = replace(incident, counted_as=incident.verdict.end_class)
         watch = self._watch(incident.model)
         if watch is not None:
             watch.count(counted.verdict.end_class)
         else:
             self._past.count(incident.model, counted.verdict.end_class)
-        for case in self._cases:
-            if case.incident.id == counted.id:
-                case.incident = counted
         self._show(counted)
         self._hub.recorder.refine_incident(counted)
         self.changed()
+        return counted
 
     def _show(self, incident: Incident) -> None:
         """Put it in the place of what was shown of it."""

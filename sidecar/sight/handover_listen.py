@@ -23,6 +23,8 @@ class ListenError(OSError):
 
 def make_directory(directory: Path) -> None:
     """Make the shared directory, open to every user like /tmp, where no volume put it."""
+    if directory.exists() and not directory.is_dir():
+        raise ListenError(errno.ENOTDIR, f"{directory} is no directory: set OOMGUARD_DIR to the shared directory")
     if not directory.is_dir():
         directory.mkdir(parents=True)
         directory.chmod(_DIRECTORY_MODE)

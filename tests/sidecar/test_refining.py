@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 from pathlib import Path
@@ -13,6 +14,7 @@ from guard.box.end_note import EndNote
 from guard.model import Known, LifeId
 from sidecar.leavings import left_by
 from sidecar.outputs.record_store import EVIDENCE_KEPT
+from sidecar.refining import LOOKS_SECONDS
 from sidecar.verdict.supervisor_values import SupervisorWordKind as Kind
 from sidecar.verdict.values import Confidence, EndClass, EndEvidence
 from tests.sidecar.clocks import SteppedClock, VirtualClock
@@ -20,6 +22,8 @@ from tests.sidecar.eventually import eventually
 from tests.sidecar.making import at
 from tests.sidecar.refinements import desk, end, told
 from tests.sidecar.verdict.ending import KILLED, OWN_OOM, ended
+
+LAST_PAUSE_SECONDS = LOOKS_SECONDS[-1] - LOOKS_SECONDS[-2]
 
 
 async def test_a_later_word_refines_the_same_incident(tmp_path: Path) -> None:
@@ -183,16 +187,60 @@ async def test_the_next_sidecar_goes_on_where_the_last_one_died(tmp_path: Path) 
 
 
 async def test_only_the_newest_ends_are_held(tmp_path: Path) -> None:
-    """A crash loop fills neither memory nor record; who has no place any more is counted at once."""
+    """A crash loop fills neither memory nor record; who has no place any more is counted soon."""
     async with desk(tmp_path) as one:
         for number in range(EVIDENCE_KEPT + 5):
             one.publish(end(f"s{number}", after=float(number), wait_status=KILLED))
             one.publish(end(f"worker{number}", after=float(number), main=False, wait_status=KILLED))
-        assert one.past.ends_of("llm") == {"external_kill": EVIDENCE_KEPT + 5 - 8}
+        expected = {"external_kill": EVIDENCE_KEPT + 5 - 8}
+        await eventually(lambda: one.past.ends_of("llm") == expected, "those without a place to be counted")
         await one.hub.recorder.flush()
     with sqlite3.connect(tmp_path / "record.sqlite") as record:
         (kept,) = record.execute("SELECT count(*) FROM evidence").fetchone()
     assert kept == EVIDENCE_KEPT
+
+
+async def test_a_burst_of_ends_loses_no_note(tmp_path: Path) -> None:
+    """Who has no place any more before its runner's note was looked for is looked at once more, then counted."""
+    async with desk(tmp_path) as one:
+        for number in range(12):
+            _note(tmp_path, f"s{number}", 3 << 8)
+            one.publish(end(f"s{number}", after=float(number)))
+        await eventually(lambda: one.past.ends_of("llm"), "those without a place to be counted")
+        await eventually(lambda: one.past.ends_of("llm").get("application_exit") == 4, "all four to be counted")
+        assert one.past.ends_of("llm") == {"application_exit": 4}
+        codes = {incident.id: incident.verdict.fields.get("exit_code") for incident in one.hub.board.incidents()}
+        assert [codes[f"s{number}"] for number in range(4)] == [3, 3, 3, 3]
+
+
+async def test_an_end_that_nobody_has_told_of_outstays_those_that_are_known(tmp_path: Path) -> None:
+    """The note of the oldest may be about to come; of the others it is known how they ended."""
+    async with desk(tmp_path) as one:
+        one.publish(end("waits"))
+        for number in range(12):
+            one.publish(end(f"s{number}", after=float(number), wait_status=KILLED))
+        life = LifeId("boot", 100, 5000, "waits")
+        _note(tmp_path, "waits", 3 << 8)
+        assert one.refining.found(life, "llm", left_by(str(tmp_path / "boxes"), life))
+        waits = next(incident for incident in one.hub.board.incidents() if incident.id == "waits")
+        assert waits.verdict.end_class is EndClass.APPLICATION_EXIT
+
+
+async def test_an_end_that_loses_its_place_while_it_is_looked_at_is_counted_once(tmp_path: Path) -> None:
+    """The last look and the one for want of room meet: one count on the board and in the record, and both stay."""
+    clock = VirtualClock()
+    async with desk(tmp_path, clock) as one:
+        one.publish(end("first", wait_status=KILLED))
+        while LAST_PAUSE_SECONDS not in clock.slept:  # noqa: ASYNC110 - each turn of the loop counts
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)  # now it reads, in a thread
+        for number in range(9):
+            one.publish(end(f"s{number}", after=float(number), wait_status=KILLED))
+        await eventually(lambda: sum(one.past.ends_of("llm").values()) >= 10, "all ten to be counted")
+        await eventually(lambda: all(incident.counted_as for incident in one.hub.board.incidents()), "all to say so")
+        await one.hub.recorder.flush()
+        assert one.past.ends_of("llm") == {"external_kill": 10}
+    assert _counters(tmp_path) == {"external_kill": 10}
 
 
 async def test_evidence_that_somebody_spoilt_is_none(tmp_path: Path) -> None:
