@@ -162,8 +162,8 @@ def _explains(cause: Sign, end: Sign) -> bool:
 
 
 def _gave_up(group: list[Sign]) -> bool:
-    """Tell a server that takes itself down after a worker's failure, its other processes by SIGKILL (SGLang)."""
-    return any(one.subject == "sigquit" for one in group)
+    """Tell a server that takes itself down after a worker's failure, all its processes by SIGKILL (SGLang, vLLM)."""
+    return any(one.subject in ("sigquit", "engine_dead") for one in group)
 
 
 def _killed_by_itself(end: Sign) -> bool:

@@ -23,7 +23,8 @@ SEVERAL_LINES: Final = "(several lines)"
 _KILLED: Final = 137
 _WHO_DELETED: Final = ("who deleted the pod: audit log, rollout status, events of its owner",)
 _FEW_RESTARTS: Final = 2
-_INVENTED: Final = ("containerstatusunknown",)
+_INVENTED: Final = ("containerstatusunknown", "unknown")
+"""Of the kubelet, and of containerd for what ended while it did not run itself."""
 _ORDERLY: Final = ("completed",)
 
 
@@ -142,7 +143,7 @@ def _judge(
     if reason in _REASONS:
         return (*_REASONS[reason], ())
     if reason.lower() in _INVENTED:
-        words = "the container was lost; the kubelet made up its exit code"
+        words = "the container was lost; its exit code is made up"
         return (
             EndClass.UNKNOWN,
             Confidence.LOW,

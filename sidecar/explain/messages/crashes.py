@@ -58,6 +58,11 @@ def _worker(_text: str, found: re.Match[str]) -> dict[str, Field]:
     return {**fields, "role": "consequence"} if code in (0, -15, -2) else fields
 
 
+def _pool(text: str, _found: re.Match[str]) -> dict[str, Field]:
+    signal = re.search(r"\b(SIG[A-Z]{2,8})\(-\d{1,2}\)", text)
+    return {} if signal is None else end_fields(code=None, signal=signal[1])
+
+
 def _segfault(_text: str, found: re.Match[str]) -> dict[str, Field]:
     pid = int(found[2])
     kind = {
@@ -105,6 +110,17 @@ PATTERNS: Final = (
         end_class=EndClass.UNKNOWN,
         confidence=Confidence.LOW,
         missing=("the worker's own last lines, its exit status, or an OOM kill at that moment",),
+    ),
+    _row(
+        "pool",
+        ("terminated abruptly", "unexpectedly terminated"),
+        r"process pool was terminated abruptly|worker process managed by the executor was unexpectedly terminated",
+        "a worker of a process pool died",
+        end_class=EndClass.UNKNOWN,
+        confidence=Confidence.LOW,
+        read=_pool,
+        after=4,
+        missing=("who ended it: an OOM kill at that moment, or the worker's own last lines",),
     ),
     _row(
         "signal",

@@ -36,6 +36,11 @@ def _row(
 
 PATTERNS: Final = (
     _row(
+        ("exec_die",),
+        re.compile(r"\bcontainer exec_die\b"),
+        "a command that was run beside the container's own process ended",
+    ),
+    _row(
         ("exit code",),
         re.compile(r"^(?:NOTE|HINT|TIP)\b.{0,200}\(exit code -?\d{1,3}\)", re.IGNORECASE),
         "advice about an exit code, not an exit",

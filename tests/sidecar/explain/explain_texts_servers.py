@@ -222,4 +222,34 @@ SERVERS_TEXTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
             "NOTE: processes over the limit are killed by the kernel (exit code 137)."
         ),
     ),
+    (
+        ("gpu_allocation_failure",),
+        (
+            "INFO 01-01 10:00:00 [core.py:58] Initializing a V1 LLM engine\n"
+            "ERROR 01-01 10:00:01 [core.py:390] torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 256"
+            ".00 MiB. GPU 0 has a total capacity of 23.64 GiB of which 20.00 MiB is free.\n"
+            "ERROR 01-01 10:00:02 [multiproc_executor.py:140] Worker proc VllmWorker-0 died unexpectedly, shuttin"
+            "g down executor.\n"
+            "CRITICAL 01-01 10:00:02 [core_client.py:269] Got fatal signal from worker processes, shutting down. "
+            "See stack trace above for root cause issue.\n"
+            "Killed"
+        ),
+    ),
+    (
+        ("unknown",),
+        (
+            "concurrent.futures.process.BrokenProcessPool: A process in the process pool was terminated abruptly "
+            "while the future was running or pending."
+        ),
+    ),
+    (
+        ("unknown",),
+        (
+            "joblib.externals.loky.process_executor.TerminatedWorkerError: A worker process managed by the execut"
+            "or was unexpectedly terminated. This could be caused by a segmentation fault while calling the funct"
+            "ion or by an excessive memory usage causing the Operating System to kill the worker.\n"
+            "\n"
+            "The exit codes of the workers are {SIGKILL(-9)}"
+        ),
+    ),
 )

@@ -311,4 +311,20 @@ STATES_TEXTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
         ("cgroup_oom",),
         ('Memory Limit Exceeded: the container "llm" was OOMKilled'),
     ),
+    (
+        ("unknown",),
+        (
+            '{"status":{"containerStatuses":[{"name":"llm","restartCount":1,"lastState":{"terminated":{"exitCode"'
+            ':255,"reason":"Unknown","finishedAt":"2025-01-06T10:00:00Z"}},"state":{"running":{}}}]}}'
+        ),
+    ),
+    (
+        (),
+        (
+            "2025-01-06T10:00:00Z container exec_die 0a1b2c3d4e5f0a1b2c3d4e5f0a1b2c3d4e5f0a1b2c3d4e5f0a1b2c3d4e5f"
+            "0a1b (execID=aa, exitCode=1, image=x)\n"
+            "2025-01-06T10:00:00Z container health_status: unhealthy 0a1b2c3d4e5f0a1b2c3d4e5f0a1b2c3d4e5f0a1b2c3d"
+            "4e5f0a1b2c3d4e5f0a1b (image=x)"
+        ),
+    ),
 )

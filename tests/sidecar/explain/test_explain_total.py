@@ -113,6 +113,13 @@ def test_twice_the_text_takes_twice_the_time(name: str, joint: str) -> None:
     assert twice <= max(4 * once, once + 0.05)
 
 
+def test_one_failure_told_thousands_of_times_is_linear() -> None:
+    """An incident with thousands of signs is not compared sign by sign."""
+    line = "a process was killed by signal 9\n"
+    once, twice = _seconds(line * 1500), _seconds(line * 3000)
+    assert twice <= max(3 * once, once + 0.05)
+
+
 def test_very_long_lines_are_cut_not_searched() -> None:
     """A line of 8 MB takes no longer than its reading."""
     assert _seconds("Liveness probe failed: " * 400_000) < 2.0
