@@ -115,13 +115,24 @@ def _doctor(arguments: argparse.Namespace) -> int:
     from sidecar import doctor
 
     findings = doctor.examine(settings)
-    sys.stdout.write(doctor.as_json(findings) if arguments.json else doctor.as_text(findings))
-    return doctor.exit_status(findings)
+    said = _say(doctor.as_json(findings) if arguments.json else doctor.as_text(findings))
+    return said or doctor.exit_status(findings)
 
 
 def _check_settings(arguments: argparse.Namespace) -> int:
     load(arguments.file, {}, {})
-    sys.stdout.write(f"{arguments.file}: good\n")
+    return _say(f"{arguments.file}: good\n")
+
+
+def _say(text: str) -> int:
+    """Print; give 0, or the exit status of an output that takes nothing."""
+    from sidecar.record.output import OutputError, say
+
+    try:
+        say(text)
+    except OutputError as exc:
+        sys.stderr.write(f"oomguard: {exc}\n")
+        return EXIT_USAGE
     return 0
 
 

@@ -62,6 +62,16 @@ def writing(name: str, *, replace: bool = False) -> Iterator[BinaryIO]:
             raise OutputError(f"{where}: {error.strerror or error}") from error
 
 
+def say(text: str) -> None:
+    """Print: also where the terminal has fewer letters than the text, and into a pipe that closes early.
+
+    Raises:
+        OutputError: standard output takes nothing.
+    """
+    with contextlib.suppress(BrokenPipeError), writing(STANDARD_OUTPUT) as file:
+        file.write(text.encode(sys.stdout.encoding or "ascii", "backslashreplace"))
+
+
 def _forget_standard_output() -> None:
     """Let the interpreter's last flush go nowhere, or it complains at its exit and changes the status."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

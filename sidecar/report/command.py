@@ -102,20 +102,20 @@ def _refuse(text: str) -> int:
 
 
 def _show(record: RecordReader, wanted: Wanted, arguments: argparse.Namespace) -> None:
-    from sidecar.record.output import STANDARD_OUTPUT, writing
+    from sidecar.record.output import STANDARD_OUTPUT, say, writing
     from sidecar.report.gather import story
     from sidecar.report.page import page
 
     told = story(record, wanted)
     if arguments.text:
-        _print(_text(told))
+        say(_text(told))
         return
     name = arguments.output or f"oomguard-report-{re.sub('[^A-Za-z0-9_-]', '_', told.id)}.html"
     html = page(told, _colophon(record, wanted))
     with writing(name, replace=arguments.force) as file:
         file.write(html.encode())
     if name != STANDARD_OUTPUT:
-        _print(f"{_text(told)}\nThe page: {name}\n")
+        say(f"{_text(told)}\nThe page: {name}\n")
 
 
 def _colophon(record: RecordReader, wanted: Wanted) -> str:
@@ -136,15 +136,8 @@ def _text(told: Story) -> str:
 
 
 def _list(record: RecordReader, wanted: Wanted) -> None:
+    from sidecar.record.output import say
     from sidecar.report.gather import ends
     from sidecar.report.listing import listing
 
-    _print(listing(ends(record, wanted.model)))
-
-
-def _print(text: str) -> None:
-    """Print, also where the terminal has fewer letters than the record."""
-    from sidecar.record.output import STANDARD_OUTPUT, writing
-
-    with writing(STANDARD_OUTPUT) as file:
-        file.write(text.encode(sys.stdout.encoding or "ascii", "backslashreplace"))
+    say(listing(ends(record, wanted.model)))

@@ -52,7 +52,20 @@ def ends(record: RecordReader, model: str | None) -> tuple[IncidentRow, ...]:
     if not found:
         whose = "" if model is None else f" of model {model}"
         raise RecordError(f"{record.path} holds no end{whose} yet: nothing ended while the sidecar watched")
-    return found
+    return _newest_first(record, found)
+
+
+def _newest_first(record: RecordReader, found: tuple[IncidentRow, ...]) -> tuple[IncidentRow, ...]:
+    """Sort by boot and its clock: ends that a sidecar found when it came back were written in any order."""
+    boots = {boot.id: number for number, boot in enumerate(record.boots())}
+
+    def when(row: IncidentRow) -> tuple[int, float]:
+        stored = rows.document(row.document)
+        if stored is None:
+            return -1, 0.0
+        return boots.get(stored.life.boot_id, -1), _on_its_own_clock(record, row, stored).monotonic_s
+
+    return tuple(sorted(found, key=when, reverse=True))
 
 
 def story(record: RecordReader, wanted: Wanted) -> Story:

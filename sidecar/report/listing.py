@@ -24,6 +24,16 @@ def listing(found: Sequence[IncidentRow]) -> str:
 def _line(row: IncidentRow) -> tuple[str, ...]:
     document = rows.document(clean(row.document))
     if document is None:
-        return clean(row.id), "", clean(row.model), "not in the shape of this release"
+        return _line_of(clean(row.id)), "", _line_of(clean(row.model)), "not in the shape of this release"
     who = document.model if document.main else f"{document.model}, a child"
-    return document.id, document.at, who, f"{document.end_class}, {document.confidence.value}: {document.summary}"
+    return (
+        document.id,
+        document.at,
+        _line_of(who),
+        _line_of(f"{document.end_class}, {document.confidence.value}: {document.summary}"),
+    )
+
+
+def _line_of(text: str) -> str:
+    """Give a text of several lines, as an exception may have, as one."""
+    return " ".join(text.split())

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -130,3 +132,12 @@ def test_doctor_for_people(tmp_path: Path, capsys: Capture) -> None:
     lines = capsys.readouterr().out.splitlines()
     row = next(number for number, line in enumerate(lines) if line.startswith("missing  directory"))
     assert lines[row + 1].strip().startswith("-> ")
+
+
+def test_doctor_on_an_output_that_takes_nothing(tmp_path: Path) -> None:
+    """What doctor found and cannot be written is one line and status 2."""
+    command = [sys.executable, "-m", "guard.cli", "doctor", "--dir", str(tmp_path), "--supervisor", "none"]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False, timeout=50)
+    assert done.stderr == b"oomguard: standard output: No space left on device\n"
+    assert done.returncode == 2

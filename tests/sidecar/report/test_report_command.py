@@ -195,6 +195,34 @@ def test_an_end_in_another_shape(tmp_path: Path, refused: Refused, capsys: pytes
     assert "not in the shape of this release" in said
 
 
+def test_the_newest_end_is_the_one_that_came_last(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Ends that were written in another order, as a sidecar that comes back may, are listed by their clock."""
+    copy = tmp_path / "record.sqlite"
+    shutil.copy(RECORD, copy)
+    with closing(sqlite3.connect(copy)) as record, record:
+        record.execute("UPDATE incidents SET n = -n")
+    said = []
+    for path in (RECORD, copy):
+        assert main(["report", "--record", str(path), "--list"]) == 0
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1]
+    assert main(["report", "--record", str(copy), "--text"]) == 0
+    assert KILL in capsys.readouterr().out
+
+
+def test_the_list_has_a_line_for_each_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A verdict that quotes an exception of several lines, and a model with a break in its name, take one line each."""
+    copy = tmp_path / "record.sqlite"
+    shutil.copy(RECORD, copy)
+    with closing(sqlite3.connect(copy)) as record, record:
+        change = "UPDATE incidents SET document=json_set(document, '$.summary', ?, '$.model', ?) WHERE id=?"
+        record.execute(change, ("ended after ValueError: one\ntwo\n\nthree", "a\nb", KILL))
+    assert main(["report", "--record", str(copy), "--list"]) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith(KILL)]
+    assert "  a b  " in line
+    assert line.endswith("ended after ValueError: one two three")
+
+
 def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
     """A page that does not fit is one line, and no half of it."""
     command = [sys.executable, "-m", "guard.cli", "report", "--record", str(RECORD), "-o", str(tmp_path / "page.html")]
