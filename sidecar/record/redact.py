@@ -124,8 +124,23 @@ _ALLOCATORS: Final = words_of(
 
 def said(message: str) -> str:
     """Give figures and the words of allocators in a message of an application; one sign stands for all the rest."""
-    kept = (found[0] if _is_said(found[0]) else "*" for found in _WORDS.finditer(message))
+    kept = (word for found in _TOKENS.finditer(message) for word in _said(found))
     return re.sub(r"\*(?: \*)+", "*", " ".join(kept))
+
+
+def _said(found: re.Match[str]) -> list[str]:
+    """Give what a token of a message tells: figures of addresses, paths and variables are no sizes."""
+    figures = found.lastgroup == "word" or (found.lastgroup == "ip" and not _is_address(found[0]))  # or a time of day
+    words = _WORDS.findall(found[0])
+    return [word if word.lower() in _ALLOCATORS or (figures and _is_said(word)) else "*" for word in words]
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_said(word: str) -> bool:

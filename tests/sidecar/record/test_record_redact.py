@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.record.redact import Redactor, words_of
+from sidecar.record.redact import Redactor, said, words_of
 from sidecar.record.scrub import Scrubber
 from sidecar.record.words import public_words
 
@@ -214,3 +214,19 @@ def spent(hiding: Redactor | Scrubber, text: str) -> float:
 def test_without_redaction_what_looks_like_a_secret_goes(text: str, expected: str) -> None:
     """Tokens, users and queries of URLs, values of variables and of keys that name secrets; names stay."""
     assert Scrubber().text(text) == expected
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "10.23.45.67",
+        "2001:4860:4860::8888",
+        "http://10.23.45.67:8080/?key=123456",
+        "/home/1234/5678",
+        "API_TOKEN=123456",
+        "1234@10.23.45.67",
+    ],
+)
+def test_no_figure_of_an_address_is_in_a_message(secret: str) -> None:
+    """An address, a path and a variable of figures alone are hidden in a message as everywhere else; sizes stay."""
+    assert said(f"allocating 20.00 MiB for {secret}, limit 512 MiB") == "allocating 20.00 MiB for * limit 512 MiB"
