@@ -14,7 +14,7 @@ from tests.lab.vm.kernel import NotAvailableError
 from tests.lab.vm.machine import Job, Outcome, run
 from tests.lab.vm.suite import CASES
 
-LIMIT_SECONDS = 600
+LIMIT_SECONDS = 1500
 PACE = "10"
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(LIMIT_SECONDS + 60)]

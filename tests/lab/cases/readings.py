@@ -16,7 +16,7 @@ from tests.lab.cases.levels import chain_of, known, levels_of, stalled_us, why_u
 from tests.lab.kit import loads
 from tests.lab.kit.cgroups import MIB, Cgroup, Limits, NotOfferedError
 from tests.lab.kit.offer import Mode
-from tests.lab.kit.wait import until
+from tests.lab.kit.wait import PACE, until
 
 
 def case_numbers_agree_with_an_independent_reading() -> None:
@@ -74,7 +74,7 @@ def case_kill_at_the_own_limit_is_counted() -> None:
         process = group.spawn(loads.command("grow rate=100"))
         with levels_of(group) as (own, *_):
             assert known(oom_kills(own.now())) == 0
-            assert process.wait(60) == -9
+            assert process.wait(60 * PACE) == -9
             memory = own.now()
             assert known(oom_kills(memory)) == 1
             assert 60 * MIB - MIB < known(memory.peak_bytes) <= 60 * MIB
@@ -86,7 +86,7 @@ def case_kill_at_an_ancestors_limit_tells_whose_limit_it_was() -> None:
         child = parent.child("inner")
         process = child.spawn(loads.command("grow rate=100"))
         with levels_of(child) as (own, above, *_):
-            assert process.wait(60) == -9
+            assert process.wait(60 * PACE) == -9
             assert known(oom_kills(own.now())) == 1
             own_memory, above_memory = own.now(), above.now()
             if own_memory.version is CgroupVersion.V2:
@@ -106,7 +106,7 @@ def case_kernel_log_names_owner_of_the_limit_and_victim() -> None:
         known(log.seek_end())
         child = parent.child("inner")
         process = child.spawn(loads.command("grow rate=200"))
-        assert process.wait(60) == -9
+        assert process.wait(60 * PACE) == -9
         text = until(lambda: oom_line(log, f"oom_memcg={parent.path}"), 30, "the oom-kill line of this group")
         assert f"task_memcg={child.path}," in text
         assert f"pid={process.pid}," in text
@@ -118,7 +118,7 @@ def case_group_kill_takes_every_process() -> None:
         bystander = group.spawn(["sleep", "1000"])
         victim = group.spawn(loads.command("grow rate=100"))
         with levels_of(group) as (own, *_):
-            assert victim.wait(60) == bystander.wait(60) == -9
+            assert victim.wait(60 * PACE) == bystander.wait(60 * PACE) == -9
             events = known(own.now().events)
             assert events["oom_group_kill"] == 1
             assert events["oom_kill"] >= 2
@@ -170,7 +170,7 @@ def case_files_of_a_reaped_process_read_gone() -> None:
     with contextlib.closing(kept):
         known(kept.read())
         process.kill()
-        process.wait(30)
+        process.wait(30 * PACE)
         assert why_unknown(kept.read()) == "gone"
 
 

@@ -7,7 +7,7 @@ import signal
 
 from tests.lab.cases.stage import Stage
 from tests.lab.cases.verdicts import ended
-from tests.lab.kit.wait import until
+from tests.lab.kit.wait import PACE, until
 
 
 def case_sidecar_killed_in_the_middle() -> None:
@@ -46,7 +46,7 @@ def case_model_that_was_oom_killed_while_no_sidecar_was_there() -> None:
         stage.wait_seen(model)
         stage.kill_sidecar()
         stage.cue("alone").touch()
-        assert model.runner.wait(60) == -signal.SIGKILL
+        assert model.runner.wait(60 * PACE) == -signal.SIGKILL
         stage.start_sidecar()
         (incident,) = until(lambda: stage.get("/incidents")["incidents"], 40, "an incident from the runner's note")
         assert (incident["class"], incident["fields"]["signal"]) == ("cgroup_oom", "SIGKILL"), incident

@@ -23,7 +23,7 @@ from tests.lab.kit import loads
 from tests.lab.kit.cgroups import MIB, Cgroup, Limits
 from tests.lab.kit.namespaces import Apart, inner_pid, served_pid
 from tests.lab.kit.ports import free_port
-from tests.lab.kit.wait import until
+from tests.lab.kit.wait import PACE, until
 
 SMALL: Final = Limits(memory_max_bytes=80 * MIB)
 MODEL_UID: Final = 2001
@@ -136,7 +136,7 @@ class Stage:
     def kill_sidecar(self) -> None:
         """Kill it with SIGKILL, as the kernel or a node would."""
         os.kill(self.sidecar_pid(), signal.SIGKILL)
-        self._sidecar.wait(30)
+        self._sidecar.wait(30 * PACE)
         assert self._sidecar.returncode != 0
 
     @contextlib.contextmanager
@@ -212,7 +212,7 @@ class Stage:
 
     def get(self, path: str) -> Document:
         """Ask the sidecar for a JSON page."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30 * PACE)
         with contextlib.closing(connection):
             connection.request("GET", path)
             document: Document = json.load(connection.getresponse())
