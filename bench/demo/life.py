@@ -33,7 +33,7 @@ class Life:
         self._runner = runner
         self._port = port
         self._log = log
-        self.pid = until(self._child_of_runner, 30, "oomguard run to start the server")
+        self.pid = until(self._child_of_runner, 120, "oomguard run to start the server")
         self._pidfd = os.pidfd_open(self.pid)
         threading.Thread(target=self._note_death, daemon=True).start()
 
@@ -56,7 +56,7 @@ class Life:
 
     def wait_ready(self) -> None:
         """Wait until `/health` answers; DemoError when the server dies instead."""
-        until(self._ready, 60, "the server to answer /health", pause_seconds=0.1)
+        until(self._ready, 120, "the server to answer /health", pause_seconds=0.1)
 
     def _ready(self) -> bool:
         if not self.alive:
@@ -90,7 +90,7 @@ class Life:
             until(lambda: not self.alive, GRACE_SECONDS, "the server to end by itself")
         if self.alive:
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
-            until(lambda: not self.alive, 30, "the server to end after SIGKILL")
+            until(lambda: not self.alive, 120, "the server to end after SIGKILL")
 
     def own_memory_bytes(self) -> int:
         """Anonymous memory of the group: what the kernel cannot drop."""

@@ -140,7 +140,7 @@ class Play:
 
     def _show_incident(self, life: Life) -> Mapping[str, Any]:
         """Wait for the verdict on the end of this life, and print it."""
-        incident = until(lambda: self._incident_of(life.pid), 30, "a verdict", pause_seconds=0.02)
+        incident = until(lambda: self._incident_of(life.pid), 120, "a verdict", pause_seconds=0.02)
         self._show.say(f"verdict: {incident['summary']}")
         return incident
 

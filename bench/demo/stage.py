@@ -103,7 +103,7 @@ class Stage:
             except OSError:
                 return False
 
-        until(answers, 30, "the sidecar to answer", pause_seconds=0.1)
+        until(answers, 120, "the sidecar to answer", pause_seconds=0.1)
 
     def life(self, scene: str, limit_bytes: int, *, load: str = "mapped") -> Life:
         """Start a server in a group `model-SCENE` with this memory limit. The page cache of its weights is cold."""

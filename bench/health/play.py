@@ -64,7 +64,7 @@ def _line(scenario: Scenario, judge: Judge, began: float) -> Line:
 def _settle(stage: Stage, subject: Subject) -> None:
     until(subject.answers, START_SECONDS, "the server to answer", pause_seconds=0.1)
     for name in ("b", "c"):
-        until(partial(_is_well, stage, name), 20, f"sidecar {name} to find it well", pause_seconds=0.1)
+        until(partial(_is_well, stage, name), 120, f"sidecar {name} to find it well", pause_seconds=0.1)
 
 
 def _is_well(stage: Stage, name: str) -> bool:

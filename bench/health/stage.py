@@ -118,7 +118,7 @@ class Stage:
                 self._make_directory(name)
                 self._start_sidecar(name)
             for name in ("b", "c"):
-                until(partial(self._answers, name), 30, f"sidecar {name} to answer", pause_seconds=0.1)
+                until(partial(self._answers, name), 120, f"sidecar {name} to answer", pause_seconds=0.1)
         except BaseException:
             self._exit.close()
             raise
@@ -171,7 +171,7 @@ class Stage:
 
     def sidecar_pids(self) -> list[int]:
         """Give the pids of the sidecars themselves."""
-        return [until(partial(inner_pid, one.pid), 5, "the sidecar's pid") for one in self.sidecars.values()]
+        return [until(partial(inner_pid, one.pid), 60, "the sidecar's pid") for one in self.sidecars.values()]
 
     def judges(self) -> tuple[Judge, ...]:
         """Give three judges for the next server."""
@@ -207,11 +207,11 @@ class Stage:
                 output=output,
             )
             put_first(runner.pid)
-            pid = until(lambda: served_pid(runner.pid), 20, "the server to run")
+            pid = until(lambda: served_pid(runner.pid), 120, "the server to run")
             link = self._hand_over_to_b(pid)
             try:
                 for name in ("b", "c"):
-                    until(partial(self._sees, name, pid), 20, f"sidecar {name} to see the server")
+                    until(partial(self._sees, name, pid), 120, f"sidecar {name} to see the server")
                 yield Subject(pid, self.port, group, runner, self.pace.timeout_seconds, go)
             finally:
                 with contextlib.suppress(ProcessLookupError):

@@ -41,7 +41,7 @@ def starved(pids: Sequence[int], ratio: float) -> Iterator[Path]:
     finally:
         for pid, home in homes.items():
             _move(pid, home)
-        until(lambda: not (group / "cgroup.procs").read_text(), 20, "the starved group to be empty")
+        until(lambda: not (group / "cgroup.procs").read_text(), 120, "the starved group to be empty")
         group.rmdir()
 
 

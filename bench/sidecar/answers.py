@@ -37,7 +37,7 @@ def measure(requests: int) -> Iterator[Part]:
         command = loads.command(f"serve port={port}", f"thrash path={weights} threads={THREADS}")
         with stage.watched("thrash", command, LIMIT) as model:
             before = _refaults(model)
-            until(lambda: _refaults(model) - before > _REFAULTS, 60, "the model to thrash")
+            until(lambda: _refaults(model) - before > _REFAULTS, 120, "the model to thrash")
             began, before = time.monotonic(), _refaults(model)
             livez, plain = _ask(stage.port, port, requests)
             refaults = (_refaults(model) - before) / (time.monotonic() - began)

@@ -46,7 +46,7 @@ def leave(code: int) -> None:
 
 def start(pid: int) -> None:
     """Let a load that waits for it begin."""
-    until(lambda: _catches(pid, signal.SIGUSR1), 30, "the load to wait for its start")
+    until(lambda: _catches(pid, signal.SIGUSR1), 120, "the load to wait for its start")
     os.kill(pid, signal.SIGUSR1)
 
 
