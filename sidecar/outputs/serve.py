@@ -8,12 +8,15 @@ refused kubelet would count as a failed probe of the model.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.log import server_logger
 
 from sidecar.board import Board
 from sidecar.outputs.http import HttpOptions, make_app
@@ -47,6 +50,7 @@ async def serving(board: Board, options: HttpOptions) -> AsyncIterator[Server]:
         shutdown_timeout=_SHUTDOWN_SECONDS,
     )
     await runner.setup()
+    server_logger.addFilter(_is_ours)
     try:
         listener = await _listen(runner, options)
         try:
@@ -56,6 +60,12 @@ async def serving(board: Board, options: HttpOptions) -> AsyncIterator[Server]:
             listener.close()
     finally:
         await runner.cleanup()
+        server_logger.removeFilter(_is_ours)
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Leave out requests that were no HTTP: whoever scans the port was answered 400, and nothing here is amiss."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], HttpProcessingError)
 
 
 async def serve(board: Board, options: HttpOptions) -> None:

@@ -197,12 +197,13 @@ async def test_documents_follow_the_board() -> None:
     ],
     ids=["long-url", "long-header", "tls", "bad-escapes", "unknown-method", "future-version", "negative-length"],
 )
-async def test_hostile_requests_are_refused_and_cost_nothing(sent: bytes) -> None:
-    """Each gets a 4xx, and the next probe is served as if nothing had been."""
+async def test_hostile_requests_are_refused_and_cost_nothing(sent: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """Each gets a 4xx, the next probe is served as if nothing had been, and no error of ours is logged."""
     async with pages(board(view())) as (session, server):
         assert (await raw(server.port, sent)).split(b" ")[1][:1] == b"4"
         async with session.get("/livez") as answer:
             assert answer.status == 200
+    assert [record.getMessage() for record in caplog.records if record.levelname != "DEBUG"] == []
 
 
 async def test_a_client_that_never_finishes_its_request_is_dropped() -> None:
