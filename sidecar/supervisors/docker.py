@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -75,7 +75,8 @@ class DockerSource:
             try:
                 await self._look(docker, take)
                 while None not in (batch := await _batch(subscriber)):
-                    heard = [self._hear(said) for said in batch]
+                    with _shaped():
+                        heard = [self._hear(said) for said in batch]
                     if any(heard):
                         await self._look(docker, take)
             finally:
@@ -106,11 +107,12 @@ class DockerSource:
                 advice = ": run the sidecar with the socket's group (group_add, --group-add)" if lasting else ""
                 raise Trouble(f"{exc.message}{advice}", lasting=lasting) from exc
             except (aiohttp.ClientError, OSError, TimeoutError, ValueError, msgspec.MsgspecError) as exc:
-                raise Trouble(f"{type(exc).__name__}: {exc}") from exc
+                raise Trouble(_words(exc)) from exc
 
     async def _ask_kind(self, docker: aiodocker.Docker) -> None:
-        said = await docker.version()
-        self._podman = any("Podman" in str(one.get("Name")) for one in said.get("Components") or ())
+        with _shaped():
+            said = await docker.version()
+            self._podman = any("Podman" in str(one.get("Name")) for one in said.get("Components") or ())
 
     def _hear(self, said: Mapping[str, Any]) -> bool:
         """Keep one event; tell whether it may say something of a container that is ours, or may be."""
@@ -137,7 +139,8 @@ class DockerSource:
 
     async def _look(self, docker: aiodocker.Docker, take: Take) -> None:
         self._shared = await self._host_path(docker)
-        listed = [str(one["Id"]) for one in await docker.containers.list(all="true")]
+        with _shaped():
+            listed = [str(one["Id"]) for one in await docker.containers.list(all="true")]
         for one in listed:
             known = self._known.get(one)
             if known is None or not known.there or self._is_of_interest(known.inspected):
@@ -216,3 +219,19 @@ async def _batch(subscriber: Any) -> list[Any]:  # noqa: ANN401 - aiodocker type
     while not subscriber.queue.empty():
         batch.append(subscriber.queue.get_nowait())
     return batch
+
+
+@contextmanager
+def _shaped() -> Iterator[None]:
+    """Say that an answer is JSON of another shape than the engine's: aiodocker takes it apart without a look."""
+    try:
+        yield
+    except (TypeError, AttributeError, LookupError) as exc:
+        raise Trouble("the answer is not understood: is this the socket of a container engine?") from exc
+
+
+def _words(exc: Exception) -> str:
+    """Give one short line: a failure to understand may quote all that came."""
+    if isinstance(exc, TimeoutError):
+        return "no answer in time"
+    return f"{type(exc).__name__}: {' '.join(str(exc).split())}"[:200]

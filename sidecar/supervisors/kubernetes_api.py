@@ -110,7 +110,7 @@ class Api:
         try:
             async with self._session.get(self._path(what), params=query, headers=self._auth()) as answer:
                 _check(answer, right)
-                return await answer.read()
+                return await _whole(answer.content)
         except (aiohttp.ClientError, OSError, TimeoutError) as exc:
             raise Trouble(_words(exc)) from exc
 
@@ -144,6 +144,16 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
                 yield line
         if len(rest) > _LONGEST_LINE:
             raise Trouble("the watch gives a line without end")
+
+
+async def _whole(content: aiohttp.StreamReader) -> bytes:
+    """Give an answer, unless it is larger than any that we ask for: it would be the sidecar's end."""
+    data = bytearray()
+    while more := await content.readany():
+        data += more
+        if len(data) > _LONGEST_LINE:
+            raise Trouble("the answer is too large")
+    return bytes(data)
 
 
 def _decoded(data: bytes | msgspec.Raw, kind: type[_T]) -> _T:
