@@ -190,3 +190,10 @@ def test_the_cluster_is_found_by_what_the_kubelet_gives(tmp_path: Path) -> None:
     assert named is not None
     assert named.pod == "other"
     assert find({}, str(tmp_path), None) is None
+
+
+async def test_an_answer_larger_than_any_object(server: KubeServer, cluster: Cluster) -> None:
+    """What no cluster stores is not read to its end: the sidecar's own limit is small."""
+    server.pod = pod(5, status("server", 0), annotations={"a": "x" * (5 << 20)})
+    with pytest.raises(Trouble, match="too large"):
+        await source(cluster).look(Heard().take)
