@@ -27,10 +27,27 @@ _BACK_SECONDS: Final = 60
 _EVENTS: Final = ("die", "kill", "stop", "start", "destroy", "oom", "health_status")
 """Asked of Docker. Podman 4.3 gives none at all where one of the names is not its own ("died", "remove"; tried)."""
 _PASSED_OVER: Final = ("exec_create", "exec_start", "exec_detach", "top", "attach", "resize", "archive-path")
+_LONGEST_ANSWER: Final = 8 << 20  # a thousand containers in a list take about 2 MiB
 _KEPT_EVENTS: Final = 64
 _KEPT_CONTAINERS: Final = 64
 _NOT_FOUND: Final = 404
 _FORBIDDEN: Final = (401, 403)
+
+
+class _Bounded(aiohttp.ClientResponse):
+    """An answer that is not read to its end where it has none: nobody says what listens at a socket."""
+
+    async def read(self) -> bytes:
+        """Read the body. Raises aiohttp.ClientPayloadError beyond `_LONGEST_ANSWER`."""
+        if self._body is None:
+            chunks = bytearray()
+            async for chunk in self.content.iter_any():
+                chunks += chunk
+                if len(chunks) > _LONGEST_ANSWER:
+                    self.close()
+                    raise aiohttp.ClientPayloadError(f"an answer longer than {_LONGEST_ANSWER >> 20} MiB")
+            self._body = bytes(chunks)
+        return self._body
 
 
 @dataclass(slots=True)
@@ -99,6 +116,8 @@ class DockerSource:
             docker = aiodocker.Docker(url=self._url, timeout=aiohttp.ClientTimeout(total=_ANSWER_SECONDS))
         except ValueError as exc:
             raise Trouble(f"supervised.socket: {exc}", lasting=True) from exc
+        docker.session.detach()  # it keeps the connector for the next one
+        docker.session = aiohttp.ClientSession(connector=docker.connector, response_class=_Bounded)
         async with docker:
             try:
                 yield docker

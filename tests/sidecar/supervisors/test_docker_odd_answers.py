@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -43,3 +44,30 @@ def test_no_http(tmp_path: Path) -> None:
         asyncio.run(_asked(tmp_path / "engine.sock", b"", b"\x01\xfe\n" * 500))
     assert len(str(caught.value).splitlines()) == 1
     assert len(str(caught.value)) <= 200
+
+
+def test_an_answer_without_end(tmp_path: Path) -> None:
+    """An answer that goes on for ever is given up after some MiB."""
+    path = tmp_path / "engine.sock"
+    sent = 0
+
+    async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n[")
+        with contextlib.suppress(ConnectionError):
+            while True:
+                writer.write(b"0," * (1 << 19))
+                await writer.drain()
+                sent += 1 << 20
+
+    async def ask() -> None:
+        async with await asyncio.start_unix_server(flood, path):
+            source = DockerSource(
+                f"unix://{path}", SystemClock(), own_id=None, directory="/shared", wanted=lambda _id, _name: False
+            )
+            await asyncio.wait_for(source.look(lambda _containers, _lacking: None), 60)
+
+    with pytest.raises(Trouble, match="longer than"):
+        asyncio.run(ask())
+    assert sent < 32 << 20
