@@ -83,7 +83,7 @@ def test_the_bar_is_for_terminals(tmp_path: Path) -> None:
     main_end, other = pty.openpty()
     command = [sys.executable, "-m", "guard.cli", "explain", str(file)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=other) as process:
-        assert process.wait(30) == 0
+        assert process.wait(120) == 0
     os.close(other)
     assert b"reading" in os.read(main_end, 65536)
     os.close(main_end)
@@ -106,7 +106,7 @@ def test_a_pipe_that_closes_early() -> None:
         assert process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == b""
-        assert process.wait(30) == 0
+        assert process.wait(120) == 0
 
 
 def test_an_output_that_takes_nothing() -> None:
