@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,7 +43,7 @@ class Served:
     """A running server."""
 
     address: tuple[str, int]
-    process: subprocess.Popen[str]
+    process: subprocess.Popen[bytes]
     shared: Path
     gate: Path
     sidecar: SidecarSocket
@@ -103,20 +103,21 @@ def served(shared: Path, app: str, template: str = UVICORN) -> Iterator[Served]:
     gate = shared / "gate"
     script = shared / "app.py"
     script.write_text(template.format(app=app, gate=str(gate)))
+    said = shared / "said.txt"  # no pipe: whoever the server leaves behind would hold it open
     with listening(shared) as sidecar:
-        with listener:
+        with listener, said.open("w") as output:
             address = listener.getsockname()[:2]
             process = subprocess.Popen(
                 [sys.executable, str(script), str(listener.fileno())],
                 env=environment(shared, {"OOMGUARD_NAME": "llm", "OOMGUARD_FENCE": ""}),
                 pass_fds=[listener.fileno()],
-                stderr=subprocess.PIPE,
-                text=True,
+                stderr=output,
+                start_new_session=True,
             )
         with process:
             server = Served(address, process, shared, gate, sidecar)
             try:
-                until(lambda: process.poll() is not None or server.answers(), 40, "the server")
+                until(lambda: process.poll() is not None or server.answers(), 120, "the server")
                 yield server
             finally:
                 if process.poll() is None:
@@ -125,5 +126,6 @@ def served(shared: Path, app: str, template: str = UVICORN) -> Iterator[Served]:
                     process.wait(30)
                 except subprocess.TimeoutExpired:
                     process.kill()
-                assert process.stderr is not None
-                sys.stderr.write(process.stderr.read())
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                sys.stderr.write(said.read_text())
