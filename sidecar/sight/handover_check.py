@@ -17,7 +17,6 @@ import select
 import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import Final
 
 from guard.box import format as box_format
@@ -173,11 +172,12 @@ def _check_kernel_file(fd: int, name: str, magics: frozenset[int]) -> tuple[Kept
     if not _is_plain_reader(fd):
         raise RejectedError(f"{name} is not a regular file opened read-only")
     target = Reader().readlink(f"/proc/self/fd/{fd}")
-    path = PurePosixPath("" if isinstance(target, Unknown) else target.value.removesuffix(" (deleted)"))
-    if path.name != PurePosixPath(name).name:
-        raise RejectedError(f"{name} is the file {path.name!r}")
+    # Not by pathlib, see guard.kernel.reader.
+    folder, _, last = ("" if isinstance(target, Unknown) else target.value.removesuffix(" (deleted)")).rpartition("/")
+    if last != name.rpartition("/")[2]:
+        raise RejectedError(f"{name} is the file {last!r}")
     file.read()  # whatever it answers: it answered
-    return file, (os.fstat(fd).st_dev, str(path.parent))
+    return file, (os.fstat(fd).st_dev, folder)
 
 
 def _is_plain_reader(fd: int) -> bool:
