@@ -14,7 +14,7 @@ from typing import Final
 from guard.model import Known, LifeId, Reading, Unknown, Why
 from sidecar.detect.values import Answer
 from sidecar.health.values import Judgement
-from sidecar.sample import Instant, LevelSample, ProbeResult, Sample
+from sidecar.sample import Instant, ProbeResult, Sample
 from sidecar.supervisors.values import Container
 from sidecar.verdict.values import Confidence, EndClass, Verdict
 
@@ -29,6 +29,16 @@ class Event:
     kind: str  # state_changed, warning, limit_changed, child_ended, model_ended, probe_failed, degraded, ...
     text: str
     fields: Mapping[str, str | int | float | bool | None] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A value that nothing is decided by any more, as `sidecar.outputs.shape.pack` packs it; it is only shown.
+
+    A sample takes some 10 KiB a level as a value, and all of it about 2 KiB so.
+    """
+
+    data: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +66,8 @@ class Incident:
     main: bool
     verdict: Verdict
     verdict_after_seconds: float  # from the end to the first verdict
-    last_sample: Sample | None
-    levels_after: tuple[LevelSample, ...] = ()
+    last_sample: Packed | None = None
+    levels_after: Packed | None = None
     history: tuple[Judged, ...] = ()
     counted_as: EndClass | None = None  # the class that the counter of ends has it under; None: not counted (yet)
 

@@ -127,20 +127,21 @@ class Boxes:
         since_s = self._hub.clock.now().monotonic_s
         await self._hub.clock.sleep(_FIRST_SECONDS)
         while True:
-            found = await asyncio.to_thread(scan, self._directory)
-            notes = await asyncio.to_thread(scan_notes, self._directory)
-            ended = self._ended(found, notes)
-            if self._hub.clock.now().monotonic_s - since_s >= GRACE_SECONDS:
-                ended += await self._lost(
-                    {box.state.life.session for box in found} | {end.life.session for end in ended}
-                )
-            for end in ended:
-                known = self._accounts.found(end.life, end.name, end.left)
-                if not known and end.life.session not in self._accounts.recorded:
-                    self._accounts.ended(end.name, self._evidence(end))
-            if ended and await self._hub.recorder.flush():
-                await asyncio.to_thread(_remove, [path for end in ended for path in self._paths(end)])
+            await self._scan(since_s)  # apart, so that nothing of what it read stays while this sleeps
             await self._hub.clock.sleep(_SCAN_SECONDS)
+
+    async def _scan(self, since_s: float) -> None:
+        found = await asyncio.to_thread(scan, self._directory)
+        notes = await asyncio.to_thread(scan_notes, self._directory)
+        ended = self._ended(found, notes)
+        if self._hub.clock.now().monotonic_s - since_s >= GRACE_SECONDS:
+            ended += await self._lost({box.state.life.session for box in found} | {end.life.session for end in ended})
+        for end in ended:
+            known = self._accounts.found(end.life, end.name, end.left)
+            if not known and end.life.session not in self._accounts.recorded:
+                self._accounts.ended(end.name, self._evidence(end))
+        if ended and await self._hub.recorder.flush():
+            await asyncio.to_thread(_remove, [path for end in ended for path in self._paths(end)])
 
     def _ended(self, boxes: list[Found], notes: list[EndNote]) -> list[_End]:
         """Put boxes and notes of ended processes together."""

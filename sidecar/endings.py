@@ -19,6 +19,7 @@ from sidecar.collect.processes import ProcessReader
 from sidecar.hub import Hub
 from sidecar.journal import Scalar
 from sidecar.livez import Failing
+from sidecar.outputs.shape import pack
 from sidecar.quiet import Base, later
 from sidecar.refining import Refining
 from sidecar.sample import Instant, Sample
@@ -189,8 +190,8 @@ class Endings:
             main=evidence.main,
             verdict=verdict,
             verdict_after_seconds=now.monotonic_s - evidence.ended.monotonic_s,
-            last_sample=last_sample,
-            levels_after=tuple(level.after for level in evidence.levels),
+            last_sample=None if last_sample is None else pack(last_sample),
+            levels_after=pack([level.after for level in evidence.levels]),
         )
         kept = lean(evidence)
         self._hub.recorder.put_incident(incident, kept)

@@ -19,20 +19,17 @@ from typing import Any, Final, Union
 import msgspec
 
 from guard.model import Known, Unknown
-from sidecar.outputs.shape import encode, plain
+from sidecar.outputs.shape import pack
 from sidecar.verdict.values import EndEvidence
 
 LIMIT_BYTES: Final = 1 << 20
 """Of one document. The longest kernel report and black box there are make a fifth of it."""
-_WINDOW_BITS: Final = 12
-_MEMORY_LEVEL: Final = 5
 _ANY_LENGTH: Final = 2  # arguments of tuple[X, ...]
 
 
 def pack_evidence(evidence: EndEvidence) -> bytes:
-    """Print the evidence of one end, in zlib with a small window: the usual one takes a quarter of a MiB."""
-    packer = zlib.compressobj(wbits=_WINDOW_BITS, memLevel=_MEMORY_LEVEL)
-    return packer.compress(encode(plain(evidence))) + packer.flush()
+    """Print the evidence of one end."""
+    return pack(evidence).data
 
 
 def evidence_from(packed: bytes) -> EndEvidence | None:
