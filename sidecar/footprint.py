@@ -14,17 +14,29 @@ import resource
 from collections.abc import Iterator
 from typing import Final
 
-_M_ARENA_MAX: Final = -8  # malloc.h of glibc
+_M_TRIM_THRESHOLD: Final = -1  # malloc.h of glibc
+_M_TOP_PAD: Final = -2
+_M_MMAP_THRESHOLD: Final = -3
+_M_ARENA_MAX: Final = -8
+_LARGE: Final = 64 << 10
+_TOP: Final = 16 << 10
 _CERTIFICATES: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR")  # what OpenSSL asks for its defaults
 _MCL_CURRENT: Final = 1  # sys/mman.h
 _MCL_ONFAULT: Final = 4
 
 
 def keep_small() -> None:
-    """Use one malloc arena (glibc alone has the switch)."""
+    """Use one malloc arena, and give what was large or on top of it back once freed (glibc alone has the switches).
+
+    Left to itself glibc raises both thresholds at the first large block that is freed, here by zlib, for good: half a
+    MiB stayed on top of the heap.
+    """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_ARENA_MAX, 1)
+        mallopt(_M_MMAP_THRESHOLD, _LARGE)
+        mallopt(_M_TRIM_THRESHOLD, _LARGE)
+        mallopt(_M_TOP_PAD, _TOP)
 
 
 @contextlib.contextmanager

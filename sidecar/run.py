@@ -89,6 +89,7 @@ async def _main(settings: Settings, log: JsonLog) -> int:
         gc.collect()
         footprint.give_back()
         gc.freeze()  # what start-up made stays; later collections need not look at it again
+        gc.collect()  # nothing, and it is now that against which the collector holds what has come to be old
         log.info("memory_locked" if footprint.stay_in_memory() else "memory_not_locked")
         await stop.wait()
         log.info("sidecar_stopping")
