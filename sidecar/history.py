@@ -2,7 +2,7 @@
 
 Rules
     * Whole samples are kept for the last two ticks only. Of older ticks a `Point` keeps the few numbers that windows
-      need: a sample with every line of memory.stat takes about 10 KB a level, a point about 1 KB.
+      need: a sample with every line of memory.stat takes about 10 KB a level, a point about 0.5 KB.
     * Only the monotonic clock counts. A sample that is not later than a kept one replaces it and all after it, so a
       clock that went back (another boot, a restored record) starts afresh and never gives a negative time.
     * A level is told by its `LevelId`, a process by its session: numbers of two lives are never subtracted.
@@ -17,7 +17,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from guard.kernel.headroom import headroom_bytes, unreclaimable_bytes
 from guard.kernel.values import CgroupVersion, MemoryLevel, Psi
@@ -52,11 +52,18 @@ class Work(StrEnum):
     RSS_BYTES = "status VmRSS"
 
 
+_SIGNALS: Final = tuple(Signal)
+_WORKS: Final = tuple(Work)
+
+Counters: TypeAlias = tuple[int | Unknown, ...]
+"""Bare numbers: a table of readings takes three times the memory, which is most of what a model takes."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelPoint:
     """One level at one tick. `growing_bytes` is what reclaim cannot take even once dirty pages are written.
 
-    `headroom_bytes` is the room below the nearest limit, by the same measure.
+    `headroom_bytes` is the room below the nearest limit, by the same measure. `counters` are in the order of `Signal`.
     """
 
     id: LevelId
@@ -64,16 +71,24 @@ class LevelPoint:
     depth: int
     growing_bytes: Reading[int]
     headroom_bytes: Reading[Limit]
-    signals: Mapping[Signal, Reading[int]]
+    counters: Counters
+
+    def reading(self, signal: Signal) -> Reading[int]:
+        """Give one of the counters."""
+        return _reading(self.counters[_SIGNALS.index(signal)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessPoint:
-    """One living process at one tick. `beats` by name, empty without a black box."""
+    """One living process at one tick. `beats` by name, empty without a black box; `counters` in the order of `Work`."""
 
     session: str
-    work: Mapping[Work, Reading[int]]
+    counters: Counters
     beats: Mapping[str, int]
+
+    def reading(self, work: Work) -> Reading[int]:
+        """Give one of the counters."""
+        return _reading(self.counters[_WORKS.index(work)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +182,7 @@ class History:
 
         def read(point: Point) -> Reading[int]:
             found = point.level(level)
-            return _not_yet(signal) if found is None else found.signals[signal]
+            return _not_yet(signal) if found is None else found.reading(signal)
 
         return self._rate(read, signal, seconds)
 
@@ -176,7 +191,7 @@ class History:
 
         def read(point: Point) -> Reading[int]:
             found = point.process(session)
-            return _not_yet(work) if found is None else found.work[work]
+            return _not_yet(work) if found is None else found.reading(work)
 
         return self._rate(read, work, seconds)
 
@@ -255,17 +270,25 @@ def _level_point(level: LevelSample, swap_free: Reading[int], sample: Sample) ->
         headroom_bytes=room
         if isinstance(room, Unknown) or isinstance(room.value, Unlimited)
         else Known(room.value + waiting),
-        signals={
-            Signal.MEMORY_SOME_US: _stall(memory.memory_pressure, full=False),
-            Signal.MEMORY_FULL_US: _stall(memory.memory_pressure, full=True),
-            Signal.IO_SOME_US: _stall(memory.io_pressure, full=False),
-            Signal.IO_FULL_US: _stall(memory.io_pressure, full=True),
-            Signal.REFAULTS: stat_sum(memory, _REFAULTS),
-            Signal.MAJOR_FAULTS: stat_sum(memory, ("pgmajfault",)),
-            Signal.HIGH_EVENTS: _event(memory, "high"),
-            Signal.CPU_THROTTLED_US: _throttled(memory),
-        },
+        counters=_bare(
+            _stall(memory.memory_pressure, full=False),
+            _stall(memory.memory_pressure, full=True),
+            _stall(memory.io_pressure, full=False),
+            _stall(memory.io_pressure, full=True),
+            stat_sum(memory, _REFAULTS),
+            stat_sum(memory, ("pgmajfault",)),
+            _event(memory, "high"),
+            _throttled(memory),
+        ),
     )
+
+
+def _bare(*readings: Reading[int]) -> Counters:
+    return tuple(one if isinstance(one, Unknown) else one.value for one in readings)
+
+
+def _reading(counter: int | Unknown) -> Reading[int]:
+    return counter if isinstance(counter, Unknown) else Known(counter)
 
 
 _REFAULTS: Final = ("workingset_refault_anon", "workingset_refault_file", "workingset_refault")  # the last: before 5.9
@@ -323,12 +346,12 @@ def _process_point(process: ProcessSample) -> ProcessPoint:
     box: BoxState | None = process.box.value if isinstance(process.box, Known) else None
     return ProcessPoint(
         session=process.life.session,
-        work={
-            Work.CPU_TICKS: _taken(stat, lambda read: read.utime_ticks + read.stime_ticks),
-            Work.MAJOR_FAULTS: _taken(stat, lambda read: read.majflt),
-            Work.READ_BYTES: _taken(io, lambda read: read.read_bytes),
-            Work.RSS_BYTES: _taken(process.status, lambda read: read.vm_rss_bytes),
-        },
+        counters=_bare(
+            _taken(stat, lambda read: read.utime_ticks + read.stime_ticks),
+            _taken(stat, lambda read: read.majflt),
+            _taken(io, lambda read: read.read_bytes),
+            _taken(process.status, lambda read: read.vm_rss_bytes),
+        ),
         beats={} if box is None else {beat.name: beat.count for beat in box.beats},
     )
 

@@ -131,7 +131,7 @@ def _rss_moved(history: History, session: str) -> bool:
     then, now = window[0].process(session), window[-1].process(session)
     if then is None or now is None:
         return False
-    before, after = then.work[Work.RSS_BYTES], now.work[Work.RSS_BYTES]
+    before, after = then.reading(Work.RSS_BYTES), now.reading(Work.RSS_BYTES)
     if isinstance(before, Unknown) or isinstance(after, Unknown):
         return False
     return abs(after.value - before.value) >= _LEAST_RSS_CHANGE
