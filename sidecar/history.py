@@ -159,6 +159,8 @@ class History:
         """Give the history one tick later; too old points fall off. `point` is the sample's, where one was made."""
         now = sample.at.monotonic_s
         kept = self.points[: bisect_left(self.points, now, key=_monotonic)]
+        if len(kept) > 1 and kept[-1].at.monotonic_s - kept[-2].at.monotonic_s < _CLOSE_SECONDS:
+            kept = kept[:-1]
         first = max(0, bisect_right(kept, now - KEEP_SECONDS, key=_monotonic) - 1)
         if point is None:
             point = _point(sample, kept[-1] if kept else None)
@@ -210,6 +212,8 @@ class History:
         return _not_yet(what)
 
 
+_CLOSE_SECONDS: Final = 0.08
+"""Of two points as near as this the later one goes, once it is not the newest: each end calls for ticks of its own."""
 _SLACK_SECONDS: Final = 0.02  # ticks jitter: a point 0.99 s old is one second old
 
 

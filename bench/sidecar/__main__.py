@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Final
 
 from bench.demo.stage import missing_rights
-from bench.sidecar import answers, deaths, guarding, leads, ticking
+from bench.sidecar import answers, crash_loop, deaths, guarding, leads, ticking
 from bench.sidecar.figures import Json, Part
 from tests.lab.kit import watcher
 from tests.lab.kit.cgroups import sweep
@@ -77,6 +77,7 @@ def _measure(options: argparse.Namespace) -> Iterator[Part]:
     yield from guarding.measure(interpreters=2 if short else 9)
     yield from leads.measure(harmless_seconds=3.0 if short else 15.0)
     yield from deaths.measure(kills=3 if short else 24)
+    yield from crash_loop.measure(lives=4 if short else 150)
     yield from answers.measure(requests=40 if short else 400)
     yield from ticking.measure(options.minutes)
 

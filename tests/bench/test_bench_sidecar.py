@@ -25,6 +25,7 @@ PARTS = {
         "warnings_on_a_load_that_fits",
     },
     "deaths": {"seen_in_incidents_max", "verdict_after_seconds_max", "classified_right"},
+    "crash_loop": {"rss_max", "rss_growth_in_second_half"},
     "answers": {"livez_p99", "model_health_page_p99"},
     **{
         part: {
