@@ -159,11 +159,11 @@ class History:
         """Give the history one tick later; too old points fall off. `point` is the sample's, where one was made."""
         now = sample.at.monotonic_s
         kept = self.points[: bisect_left(self.points, now, key=_monotonic)]
+        if point is None:
+            point = _point(sample, kept[-1] if kept else None)
         if len(kept) > 1 and kept[-1].at.monotonic_s - kept[-2].at.monotonic_s < _CLOSE_SECONDS:
             kept = kept[:-1]
         first = max(0, bisect_right(kept, now - KEEP_SECONDS, key=_monotonic) - 1)
-        if point is None:
-            point = _point(sample, kept[-1] if kept else None)
         return History(sample, self.latest if kept else None, (*kept[first:], point))
 
     def first(self, seconds: float) -> int:

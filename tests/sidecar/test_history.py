@@ -134,3 +134,11 @@ def test_what_cannot_be_read_stays_unknown() -> None:
     assert made.points[-1].levels[0].headroom_bytes == make.NOT_SAMPLED
     assert made.work_rate("s1", Work.CPU_TICKS, 5.0) == make.NOT_SAMPLED
     assert isinstance(made.work_rate("other", Work.CPU_TICKS, 5.0), Unknown)
+
+
+def test_ticks_close_to_each_other_keep_few_points() -> None:
+    """Ends that call for a hundred ticks a second leave about ten points of it; the first and the newest stay."""
+    made = history(*(with_refaults(tick / 100, tick) for tick in range(201)))
+    assert 20 <= len(made.points) <= 27
+    assert (made.points[0].at.monotonic_s, made.points[-1].at.monotonic_s) == (0.0, 2.0)
+    assert Known(Rate(200, 2.0)) == made.level_rate(OWN, Signal.REFAULTS, 5.0)

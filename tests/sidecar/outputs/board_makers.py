@@ -11,6 +11,7 @@ from guard.model import BoxState, Known, LifeId, Operation, OperationKind, Readi
 from sidecar.board import Board, Event, Incident, ModelView, OwnView
 from sidecar.detect.values import CannotTell, Finding, Quiet, Severity
 from sidecar.health.values import Judgement, State
+from sidecar.outputs.shape import pack
 from sidecar.sample import (
     Instant,
     LevelId,
@@ -214,7 +215,7 @@ def incident(
         main=main,
         verdict=verdict,
         verdict_after_seconds=0.12,
-        last_sample=sample(model=model),
+        last_sample=pack(sample(model=model)),
         counted_as=end if main else None,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 
-from board_makers import DENIED, board, incident, level, view
+from board_makers import DENIED, board, incident, level, sample, view
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -67,6 +67,8 @@ def test_an_incident_has_the_public_shape() -> None:
     ]
     assert document["fields"] == {"limit_bytes": 268435456, "file": None}
     assert document["next"] == ["raise the limit"]
+    assert document["last_sample"] == shape.plain(sample())
+    assert document["levels_after"] == []
 
 
 @given(st.binary(max_size=200))
