@@ -14,6 +14,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Final
 
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
+
 from sidecar.clock import Clock
 from sidecar.outputs.log import JsonLog
 
@@ -21,6 +23,10 @@ FIRST_PAUSE_SECONDS: Final = 0.5
 LONGEST_PAUSE_SECONDS: Final = 30.0
 WELL_AFTER_SECONDS: Final = 60.0
 """A task that ran this long starts again with the first pause when it fails."""
+
+
+class Finished(Exception):  # noqa: N818 - it is what happened, and an error only to the supervisor
+    """A task that is meant to run for ever came to its end."""
 
 
 class Degraded:
@@ -77,22 +83,28 @@ class Supervisor:
 
     async def _keep(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
         pauses = _Pauses(self._clock)
-        while True:
-            pauses.began()
-            well = asyncio.get_running_loop().call_later(FIRST_PAUSE_SECONDS, self._runs_well, name)
-            words = f"Finished: {name} ended by itself"
-            try:
-                await work()
-            except Exception as error:  # noqa: BLE001 - whatever it is, no task takes another with it
-                words = f"{type(error).__name__}: {error}"
-            finally:
-                well.cancel()
-            pause_seconds = pauses.following()
-            self._say(name, words, pause_seconds)
-            await self._clock.sleep(pause_seconds)
+        retrying = AsyncRetrying(
+            retry=retry_if_exception_type(Exception),
+            wait=pauses,
+            sleep=self._clock.sleep,
+            before_sleep=lambda state: self._say(name, state),
+        )
+        async for attempt in retrying:
+            with attempt:
+                pauses.began()
+                well = asyncio.get_running_loop().call_later(FIRST_PAUSE_SECONDS, self._runs_well, name)
+                try:
+                    await work()
+                finally:
+                    well.cancel()
+                raise Finished(f"{name} ended by itself")
 
-    def _say(self, name: str, words: str, pause_seconds: float) -> None:
-        self._log.error("task_failed", task=name, error=words, pause_seconds=pause_seconds)
+    def _say(self, name: str, state: RetryCallState) -> None:
+        outcome = state.outcome
+        assert outcome is not None, "tenacity calls this after an attempt"
+        error = outcome.exception()
+        words = f"{type(error).__name__}: {error}"
+        self._log.error("task_failed", task=name, error=words, pause_seconds=state.upcoming_sleep)
         self._failed.add(name)
         self._degraded.set(name, f"{words}; trying again")
 
@@ -113,7 +125,7 @@ class _Pauses:
     def began(self) -> None:
         self._began_s = self._clock.now().monotonic_s
 
-    def following(self) -> float:
+    def __call__(self, _state: RetryCallState) -> float:
         ran_well = self._clock.now().monotonic_s - self._began_s >= WELL_AFTER_SECONDS
         pause = FIRST_PAUSE_SECONDS if ran_well else self._next_seconds
         self._next_seconds = min(2 * pause, LONGEST_PAUSE_SECONDS)

@@ -24,7 +24,7 @@ from sidecar.settings import Settings
 from sidecar.settings_load import keys
 
 _PACKAGES: Final = (
-    *("aiohttp", "msgspec", "nvidia-ml-py", "prometheus-client", "psutil", "rich", "grpcio", "pyarrow"),
+    *("aiohttp", "msgspec", "nvidia-ml-py", "prometheus-client", "psutil", "rich", "tenacity", "grpcio", "pyarrow"),
     *("torch", "safetensors", "transformers", "vllm", "sglang", "ray"),
 )
 _LOG_BYTES: Final = 2 << 20

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
+
 from sidecar.clock import Clock
 from sidecar.supervise import Degraded
 from sidecar.supervisors.values import Container, Source, Subject, Trouble
@@ -61,13 +63,15 @@ class Asking:
 
     async def follow(self) -> None:
         """Pass on what it says, and say once where it does not answer."""
-        while True:
-            try:
-                return await self._source.follow(self._take)
-            except Trouble as trouble:
-                pause_seconds = self._pause(trouble)
-                self._degraded.set(self.name, _words(trouble))
-            await self._clock.sleep(pause_seconds)
+        retrying = AsyncRetrying(
+            retry=retry_if_exception_type(Trouble),
+            wait=self._pause,
+            sleep=self._clock.sleep,
+            before_sleep=self._say,
+        )
+        async for attempt in retrying:
+            with attempt:
+                await self._source.follow(self._take)
 
     async def look_again(self) -> None:
         """Ask a few times behind each end and each start."""
@@ -108,13 +112,18 @@ class Asking:
             self._stopping[model] = why
             self._models.stopping(model, why)
 
-    def _pause(self, trouble: Trouble) -> float:
-        if trouble.lasting:
+    def _pause(self, state: RetryCallState) -> float:
+        error = None if state.outcome is None else state.outcome.exception()
+        if isinstance(error, Trouble) and error.lasting:
             return REFUSED_PAUSE_SECONDS
         pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0 ** min(self._failures, 10))
         self._failures += 1
         return pause * (1.0 - _JITTER * random.random())  # noqa: S311 - so that sidecars do not all ask at once
 
+    def _say(self, state: RetryCallState) -> None:
+        error = None if state.outcome is None else state.outcome.exception()
+        self._degraded.set(self.name, _words(error))
 
-def _words(trouble: Trouble) -> str:
-    return f"{trouble}; asked again later"
+
+def _words(error: BaseException | None) -> str:
+    return f"{error}; asked again later"
