@@ -17,7 +17,9 @@ GUARDS: Final = frozenset(
         *("PROGRESS", "RELIEF", "TERMINATION_LOG"),
     )
 )
-_SIDECARS: Final = re.compile(r"OOMGUARD_(LISTEN|LOG_LEVEL|PEER_UIDS|PROBE|SIGHT|(HEALTH|RECORD|TARGET|TICK)_\w+)")
+_SIDECARS: Final = re.compile(
+    r"OOMGUARD_(LISTEN|LOG_LEVEL|PEER_UIDS|PROBE|SIGHT|SUPERVISOR|(HEALTH|RECORD|SUPERVISED|TARGET|TICK)_\w+)"
+)
 """One block of variables may serve both; the sidecar itself refuses one of a family that does not exist."""
 _SERVICE: Final = re.compile(r"OOMGUARD_(SERVICE_HOST|(SERVICE_)?PORT(_.*)?)")
 """Kubernetes' service links, where a Service is called `oomguard`."""
