@@ -15,8 +15,9 @@ from tests.lab.kit.wait import until
 MIB: Final = 1 << 20
 LIMIT: Final = Limits(memory_max_bytes=80 * MIB)
 _NAME: Final = "crash-loop"
-_SMALL: Final = Goal(at_most=48.0)
-_FLAT: Final = Goal(at_most=1.0)
+_SMALL: Final = Goal(at_most=52.0)
+"""The 48 MiB of a sidecar whose model stays up, and what the ends themselves keep: histories, evidence, events."""
+_FLAT: Final = Goal(at_most=2.0)
 
 
 def measure(lives: int) -> Iterator[Part]:
