@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,8 +26,16 @@ _HELPERS: Final = ("multiprocessing.resource_tracker", "multiprocessing.forkserv
 
 
 def pytest_sessionstart() -> None:
-    """Remove what an earlier run left behind when it was killed."""
+    """Remove what an earlier run left behind when it was killed, and take back what `nohup` or a shell's `&` ignores.
+
+    Ignored signals are handed down to every program that a test starts, which then does not end by them.
+    """
     sweep()
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGHUP, signal.SIGQUIT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
 
 
 @pytest.fixture(autouse=True)
