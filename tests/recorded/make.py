@@ -72,7 +72,7 @@ def thrash(group: Cgroup, save: Callable[[int], None]) -> None:
 
 def child_killed(group: Cgroup, save: Callable[[int], None]) -> None:
     """The kernel killed a child at the limit; the parent lives on."""
-    load = group.spawn(command("child grow_rate=200"), output=subprocess.PIPE)
+    load = group.spawn(command("child rate=200"), output=subprocess.PIPE)
     assert load.stdout is not None
     assert any(b"ended with -9" in line for line in load.stdout)
     save(load.pid)
