@@ -26,7 +26,7 @@ from guard.model import Known, Reading, Unknown
 from sidecar import gpu_changes, pressure
 from sidecar.board import ModelView
 from sidecar.collect.model import ModelReader
-from sidecar.detect import levels, load_fit, standing, time_to_limit
+from sidecar.detect import levels, load_fit, time_to_limit
 from sidecar.detect.run_all import DETECTORS, next_tick_seconds
 from sidecar.detect.values import Answer, Finding
 from sidecar.endings import Endings
@@ -237,20 +237,18 @@ class Ticker:
 
     def _say_findings(self, watch: Watch, at: Instant, answers: tuple[Answer, ...]) -> None:
         say = self._hub.journal.say
-        found = [answer for answer in answers if isinstance(answer, Finding)]
-        lasting = [finding for finding in found if finding.detector != levels.LIMIT_CHANGED]
-        for finding in found:
+        old, new = _findings(watch.answers), _findings(answers)
+        for key, finding in new.items():
             if finding.detector == levels.LIMIT_CHANGED:
                 say(at, watch.name, "limit_changed", finding.text, _fields(finding))
-        changed = standing.step(watch.standing, lasting, at.monotonic_s)
-        watch.standing = changed.standing
-        for finding in changed.begun:
-            watch.warnings[finding.detector] = watch.warnings.get(finding.detector, 0) + 1
-            say(at, watch.name, "warning", finding.text, _fields(finding))
-        for finding in changed.over:
-            say(at, watch.name, "warning_over", f"no longer: {finding.text}", {"detector": finding.detector})
+            elif key not in old:
+                watch.warnings[finding.detector] = watch.warnings.get(finding.detector, 0) + 1
+                say(at, watch.name, "warning", finding.text, _fields(finding))
+        for key, finding in old.items():
+            if key not in new and finding.detector != levels.LIMIT_CHANGED:
+                say(at, watch.name, "warning_over", f"no longer: {finding.text}", {"detector": finding.detector})
         if watch.reader is not None:
-            watch.told, notice = pressure.step(watch.told, found, at.monotonic_s)
+            watch.told, notice = pressure.step(watch.told, new.values(), at.monotonic_s)
             if notice is not None:
                 self._tell(watch.reader.seen, notice)
 
@@ -304,6 +302,10 @@ def _seconds_to_limit(answers: tuple[Answer, ...]) -> Reading[float]:
     seconds = [answer.observed for answer in ours if isinstance(answer, Finding)]
     blind = [gap for answer in ours if not isinstance(answer, Finding) for gap in getattr(answer, "missing", ())]
     return Known(min(seconds)) if seconds else blind[0] if blind else Known(math.inf)
+
+
+def _findings(answers: tuple[Answer, ...]) -> dict[tuple[str, str | None], Finding]:
+    return {(answer.detector, answer.level): answer for answer in answers if isinstance(answer, Finding)}
 
 
 def _fields(finding: Finding) -> dict[str, Scalar]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from sidecar.board import Incident, ProbeTally, kept, replaced
 from sidecar.collect.model import ModelReader
 from sidecar.collect.probe import Prober
-from sidecar.detect.standing import Key, Standing
 from sidecar.detect.values import Answer
 from sidecar.health.judge import JudgeMemory
 from sidecar.health.memory import Crash
@@ -58,8 +57,6 @@ class Watch:
     other_answers: tuple[Answer, ...] = ()
     probes: ProbeTally = field(default_factory=ProbeTally)
     warnings: dict[str, int] = field(default_factory=dict)
-    standing: Mapping[Key, Standing] = field(default_factory=dict)
-    """Warnings that are not over yet."""
     quiet: Quiet = field(default_factory=Quiet)
     unseen: UnseenKills = field(default_factory=UnseenKills)
     died: Instant | None = None
