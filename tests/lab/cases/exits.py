@@ -17,6 +17,20 @@ def case_exit_code_137_of_its_own(stage: Stage) -> None:
     assert "not a signal" in incident["summary"], incident
 
 
+def case_one_of_two_workers(stage: Stage) -> None:
+    """A worker is killed and its server gives up: cgroup_oom of the child, and an exit of the server's own.
+
+    Not in the v2 machine: on its 6.12 three interpreters at one small limit were seen to re-read their programs' pages
+    for minutes before the kernel killed one.
+    """
+    with stage.model("front", f"front when={stage.cue('front')}") as model:
+        stage.give_cue(model, processes=3)
+        worker = ended(stage, model, "cgroup_oom", main=False)
+        assert worker["level"] == model.group.path
+        server = ended(stage, model, "application_exit")
+        assert server["fields"]["exit_code"] == 1
+
+
 def case_exit_code_143_of_its_own(stage: Stage) -> None:
     """The application exits with 143 although nobody sent SIGTERM: application_exit, not a kill."""
     _exits(stage, "exit-143", "leave code=143", 143)

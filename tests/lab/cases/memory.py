@@ -69,16 +69,6 @@ def case_limit_lowered_below_what_is_held(stage: Stage) -> None:
         assert incident["level"] == model.group.path
 
 
-def case_one_of_two_workers(stage: Stage) -> None:
-    """A worker is killed and its server gives up: cgroup_oom of the child, and an exit of the server's own."""
-    with stage.model("front", f"front when={stage.cue('front')}") as model:
-        stage.give_cue(model, processes=3)
-        worker = ended(stage, model, "cgroup_oom", main=False)
-        assert worker["level"] == model.group.path
-        server = ended(stage, model, "application_exit")
-        assert server["fields"]["exit_code"] == 1
-
-
 def case_killed_by_hand_after_a_neighbours_oom(stage: Stage) -> None:
     """A neighbour of another model is OOM killed, then a kill -9: external_kill, not the neighbour's cause."""
     with (
