@@ -24,7 +24,6 @@ _DESCRIPTION: Final = (
     "most 20 MiB. Names, paths, ids and words of others are hidden; environment and prompts are never in it. "
     "Exit status: 0 written, 2 bad input or no room."
 )
-_EXIT_BAD_INPUT: Final = 2
 _HIDDEN: Final = """\
 Names of models, files, tensors, hosts, users and pods, paths, addresses, ids, and every word that does not stand in
 oomguard's own sources are hidden. The same name has the same stand-in in all files. Figures, times, kernel files,
@@ -39,10 +38,6 @@ _HEAD: Final = """What is in this bundle of oomguard, to attach to a bug report.
 Never in it: environment variables, command lines in /proc, prompts and answers, contents of memory.
 It was made on this machine and sent nowhere. Look into it before you give it away.
 {notes}"""
-
-
-class _UsageError(Exception):
-    """One line that says what is wrong with what was asked for."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,20 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def act(arguments: argparse.Namespace) -> int:
     """Write the bundle; give the exit status."""
-    from sidecar.record.output import EXIT_INTERRUPTED, OutputError
-    from sidecar.record.reading import RecordError
+    from sidecar.record.commanding import exit_status
 
-    try:
-        _bundle(arguments, time.time())
-    except (RecordError, OutputError, _UsageError) as error:
-        sys.stderr.write(f"oomguard: bundle: {error}\n")
-        return _EXIT_BAD_INPUT
-    except BrokenPipeError:
-        return 0
-    except KeyboardInterrupt:
-        sys.stderr.write("oomguard: bundle: interrupted, nothing is left behind\n")
-        return EXIT_INTERRUPTED
-    return 0
+    return exit_status("bundle", lambda: _bundle(arguments, time.time()))
 
 
 def _bundle(arguments: argparse.Namespace, now: float) -> None:
@@ -104,8 +88,10 @@ def _bundle(arguments: argparse.Namespace, now: float) -> None:
 
 
 def _check_log(name: str) -> None:
+    from sidecar.record.commanding import RequestError
+
     if not Path(name).is_file() or not os.access(name, os.R_OK):
-        raise _UsageError(f"the log {name} is not a file that can be read")
+        raise RequestError(f"the log {name} is not a file that can be read")
 
 
 def _settings(config: str | None) -> tuple[Settings | str, list[str]]:

@@ -19,11 +19,6 @@ _DESCRIPTION: Final = (
     "Writes samples, events and ends on one clock, a row each, with the last minute before every end at full rate. "
     "Columns and what unknown and unlimited look like: docs/export.md. Exit status: 0 written, 2 bad input or no room."
 )
-_EXIT_BAD_INPUT: Final = 2
-
-
-class _UsageError(Exception):
-    """One line that says what is wrong with what was asked for."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,37 +39,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def act(arguments: argparse.Namespace) -> int:
     """Write the table; give the exit status."""
-    from sidecar.export.formats import FormatError
-    from sidecar.record.output import EXIT_INTERRUPTED, OutputError, writing
-    from sidecar.record.reading import RecordError, open_record
+    from sidecar.record.commanding import exit_status
 
-    try:
-        form = _format(arguments)
-        with open_record(arguments.record) as reader:
-            span = _span(reader, arguments)
-            with writing(arguments.output, replace=arguments.force) as file:
-                count = _write(reader, span, file, form=form, redact=arguments.redact)
-            _say(arguments.output, count, reader.skipped)
-    except (RecordError, OutputError, FormatError, _UsageError) as error:
-        sys.stderr.write(f"oomguard: export: {error}\n")
-        return _EXIT_BAD_INPUT
-    except BrokenPipeError:
-        return 0
-    except KeyboardInterrupt:
-        sys.stderr.write("oomguard: export: interrupted, nothing is left behind\n")
-        return EXIT_INTERRUPTED
-    return 0
+    return exit_status("export", lambda: _export(arguments))
+
+
+def _export(arguments: argparse.Namespace) -> None:
+    from sidecar.record.output import writing
+    from sidecar.record.reading import open_record
+
+    form = _format(arguments)
+    with open_record(arguments.record) as reader:
+        span = _span(reader, arguments)
+        with writing(arguments.output, replace=arguments.force) as file:
+            count = _write(reader, span, file, form=form, redact=arguments.redact)
+        _say(arguments.output, count, reader.skipped)
 
 
 def _format(arguments: argparse.Namespace) -> Format:
     from sidecar.export.formats import Format
+    from sidecar.record.commanding import RequestError
 
     ending = arguments.output.rpartition(".")[2].lower()
     form = Format(
         arguments.format or ({"ndjson": "jsonl", "pq": "parquet"}.get(ending, ending) if ending in _ENDINGS else "csv")
     )
     if form is Format.PARQUET and arguments.output == "-" and sys.stdout.isatty():
-        raise _UsageError("parquet is not for a terminal; give a file with -o")
+        raise RequestError("parquet is not for a terminal; give a file with -o")
     return form
 
 
@@ -83,13 +74,14 @@ _ENDINGS: Final = frozenset(("csv", "jsonl", "ndjson", "parquet", "pq"))
 
 def _span(reader: RecordReader, arguments: argparse.Namespace) -> Span:
     """Read which rows are asked for."""
+    from sidecar.record.commanding import RequestError
     from sidecar.record.reading import Span
     from sidecar.record.times import moment
 
     models = reader.models()
     if arguments.model is not None and arguments.model not in models:
         known = f"it knows {', '.join(models)}" if models else "it holds no model yet"
-        raise _UsageError(f"the record knows no model {arguments.model!r}; {known}")
+        raise RequestError(f"the record knows no model {arguments.model!r}; {known}")
     last_wall_s = reader.last_wall_s() or 0.0
     bounds: list[float | None] = []
     for name in ("since", "until"):
@@ -97,10 +89,10 @@ def _span(reader: RecordReader, arguments: argparse.Namespace) -> Span:
         try:
             bounds.append(None if text is None else moment(text, last_wall_s))
         except ValueError as error:
-            raise _UsageError(f"--{name}: {error}") from error
+            raise RequestError(f"--{name}: {error}") from error
     since, until = bounds
     if since is not None and until is not None and since > until:
-        raise _UsageError(f"--since {arguments.since} is after --until {arguments.until}")
+        raise RequestError(f"--since {arguments.since} is after --until {arguments.until}")
     return Span(arguments.model, since, until)
 
 

@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, Final, Protocol
 import msgspec
 
 from sidecar.export.columns import Cell, Column, Kind, Type
+from sidecar.record.commanding import RequestError
 
 _GROUP: Final = 2000
 """Rows of a Parquet row group, the most that is held in memory: about 10 MiB."""
@@ -23,7 +24,7 @@ class Format(StrEnum):
     PARQUET = "parquet"
 
 
-class FormatError(Exception):
+class FormatError(RequestError):
     """This format is not to be had here. One line that says what to do."""
 
 

@@ -20,7 +20,6 @@ _DESCRIPTION: Final = (
     "Reads the record that the sidecar keeps, writes one HTML file that needs nothing else, and prints the same as "
     "text. Exit status: 0 done, 2 there is no such record or end, or it cannot be written."
 )
-_EXIT_BAD_INPUT: Final = 2
 _LAST_SECONDS: Final = 120.0
 _NO_TERMINAL_COLUMNS: Final = 100
 _WIDEST_COLUMNS: Final = 140
@@ -73,32 +72,24 @@ def _seconds(text: str) -> float:
 
 def act(arguments: argparse.Namespace) -> int:
     """Show the end; give the exit status."""
-    from sidecar.record.output import EXIT_INTERRUPTED, OutputError
-    from sidecar.record.reading import RecordError, open_record
+    from sidecar.record.commanding import exit_status
+
+    return exit_status("report", lambda: _report(arguments))
+
+
+def _report(arguments: argparse.Namespace) -> None:
+    from sidecar.record.commanding import RequestError
+    from sidecar.record.reading import open_record
     from sidecar.report.gather import Wanted
 
     if arguments.incident is not None and (arguments.list or arguments.model is not None):
-        return _refuse("INCIDENT names one end already: leave out --list and --model")
+        raise RequestError("INCIDENT names one end already: leave out --list and --model")
     wanted = Wanted(incident=arguments.incident, model=arguments.model, seconds=arguments.last, redact=arguments.redact)
-    try:
-        with open_record(arguments.record or shared_directory()) as record:
-            if arguments.list:
-                _list(record, wanted)
-            else:
-                _show(record, wanted, arguments)
-    except (RecordError, OutputError) as exc:
-        return _refuse(str(exc))
-    except BrokenPipeError:
-        return 0
-    except KeyboardInterrupt:
-        sys.stderr.write("oomguard: report: interrupted, nothing is left behind\n")
-        return EXIT_INTERRUPTED
-    return 0
-
-
-def _refuse(text: str) -> int:
-    sys.stderr.write(f"oomguard: report: {text}\n")
-    return _EXIT_BAD_INPUT
+    with open_record(arguments.record or shared_directory()) as record:
+        if arguments.list:
+            _list(record, wanted)
+        else:
+            _show(record, wanted, arguments)
 
 
 def _show(record: RecordReader, wanted: Wanted, arguments: argparse.Namespace) -> None:

@@ -7,6 +7,21 @@ from typing import Final
 
 from tests.sidecar.explain.explain_texts_gpu import GPU_TEXTS
 
+_DELETED_POD: Final = """kind: Pod
+metadata:
+  name: llm-0
+  deletionGracePeriodSeconds: 30
+  deletionTimestamp: "2025-02-03T04:05:36Z"
+status:
+  containerStatuses:
+  - name: model
+    state:
+      terminated:
+        exitCode: 143
+        reason: Error
+        finishedAt: "2025-02-03T0{hour}:05:10Z\""""
+"""An end that the deletion explains where it came after the request at 4:05:06, not an hour before."""
+
 TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
     "gpu_allocation_failure": GPU_TEXTS,
     "host_allocation_failure": (
@@ -253,21 +268,7 @@ TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
             "Feb 03 04:06:36 host systemd[1]: llm.service: State 'stop-sigterm' timed out. Killing.\n"
             "Feb 03 04:06:36 host systemd[1]: llm.service: Main process exited, code=killed, status=9/KILL"
         ),
-        (
-            "kind: Pod\n"
-            "metadata:\n"
-            "  name: llm-0\n"
-            "  deletionGracePeriodSeconds: 30\n"
-            '  deletionTimestamp: "2025-02-03T04:05:36Z"\n'
-            "status:\n"
-            "  containerStatuses:\n"
-            "  - name: model\n"
-            "    state:\n"
-            "      terminated:\n"
-            "        exitCode: 143\n"
-            "        reason: Error\n"
-            '        finishedAt: "2025-02-03T04:05:10Z"'
-        ),
+        _DELETED_POD.format(hour=4),
         "  Normal  Killing  10s  kubelet  Stopping container vllm",
         ("status:\n  phase: Failed\n  reason: DeadlineExceeded"),
     ),
@@ -421,21 +422,7 @@ TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
         ("terminate called after throwing an instance of 'c10::Error'\nAborted (core dumped)"),
     ),
     "external_kill": (
-        (
-            "kind: Pod\n"
-            "metadata:\n"
-            "  name: llm-0\n"
-            "  deletionGracePeriodSeconds: 30\n"
-            '  deletionTimestamp: "2025-02-03T04:05:36Z"\n'
-            "status:\n"
-            "  containerStatuses:\n"
-            "  - name: model\n"
-            "    state:\n"
-            "      terminated:\n"
-            "        exitCode: 143\n"
-            "        reason: Error\n"
-            '        finishedAt: "2025-02-03T03:05:10Z"'
-        ),
+        _DELETED_POD.format(hour=3),
         (
             "2024-01-01T00:00:00Z container kill 9a0018abdad2f7ed48b56848a498461b1561304f5d6b3518a679"
             "b7767fc2761e (image=x, signal=15)\n"
