@@ -178,7 +178,7 @@ def _outcome(asking: _Asking) -> tuple[ProbeOutcome, str]:
         return ProbeOutcome.TIMEOUT, ""
     try:
         return asking.result()
-    except (aiohttp.ClientError, OSError, ValueError, ImportError) as exc:
+    except Exception as exc:  # noqa: BLE001 - whatever an answer makes a library raise, it is no success
         return _failure(exc)
 
 

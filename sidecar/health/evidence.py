@@ -1,8 +1,9 @@
 """From a model's history to the evidence that the judge takes. Each reading says why, where it is unknown.
 
 Progress of the serving loop is told by beats: one named "loop", or "loop." and anything, is the serving loop's own and
-its silence counts; `asyncio` is the tick of the main thread's event loop, while one runs; any other (requests, tokens)
-shows progress where it moves, but an idle server has none to count.
+its silence counts, and beside it no other beat: an event loop that goes on accepting, or a thread that counts what it
+is asked, says nothing of the loop that serves. Where there is none, `asyncio` is the tick of the main thread's event
+loop, while one runs, and any other (requests, tokens) shows progress where it moves; an idle server has none to count.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import Final
 
 from guard.model import BoxState, Known, Operation, OperationKind, Reading, Unknown, Why
 from sidecar.detect.squeeze import measure
-from sidecar.health.values import HealthEvidence, Pressure, Progress
-from sidecar.history import Begun, History, Signal, Work
+from sidecar.health.values import HealthEvidence, InFlight, Pressure, Progress
+from sidecar.history import Begun, History, Point, ProcessPoint, Signal, Work
 from sidecar.sample import ProcessSample, Sample
 from sidecar.units import human_share
 
@@ -46,7 +47,7 @@ def gather(history: History) -> HealthEvidence:
     main = next((one for one in sample.processes if one.main), None)
     squeeze = measure(history)
     loop_progress, declared = _loop_progress(history)
-    operation = max(history.points[-1].begun, key=lambda one: one.operation.updated_monotonic_s, default=None)
+    begun = sorted(history.points[-1].begun, key=lambda one: one.operation.updated_monotonic_s, reverse=True)
     return HealthEvidence(
         at=sample.at,
         alive=Unknown(Why.HIDDEN, "the main process") if main is None else Known(main.alive),
@@ -59,8 +60,7 @@ def gather(history: History) -> HealthEvidence:
         heard_late=sample.probe_heard_late,
         loop_moved=_loop_moved(history),
         loop_declared=declared,
-        operation=None if operation is None else operation.operation,
-        operation_progress=_operation_progress(history, operation),
+        in_flight=tuple(_in_flight(history, one) for one in begun),
         engines=_engines(sample),
         stopped=_state_of(main) in _STOPPED,
         notes=tuple(_notes(history, main)),
@@ -140,13 +140,11 @@ def _rss_moved(history: History, session: str) -> bool:
 def _loop_progress(history: History) -> tuple[Reading[Progress], bool]:
     """Say whether the serving loop turns, and whether it is known for the serving loop."""
     window = history.window(LOOP_WINDOW_SECONDS)
-    declared = ticking = False
+    declared, ticking = _declares_loop(window[-1]), False
     for process in window[-1].processes:
         then = next((found for point in window[:-1] if (found := point.process(process.session)) is not None), None)
-        for name, beats in process.beats.items():
-            if beats > (beats if then is None else then.beats.get(name, 0)):
-                return Known(Progress.MOVING), True
-            declared = declared or _is_loop(name)
+        if then is not None and _beat_since(then, process, declared=declared):
+            return Known(Progress.MOVING), declared
         ticking = ticking or process.beats.get("asyncio.begun", 0) > process.beats.get("asyncio.ended", 0)
     if not declared and not ticking:
         return Unknown(Why.MISSING, "beat named loop", None, "the server reports no loop tokens"), False
@@ -157,24 +155,35 @@ def _loop_progress(history: History) -> tuple[Reading[Progress], bool]:
 
 def _loop_moved(history: History) -> bool:
     before, now = history.points[-2:][0], history.points[-1]
-    for process in now.processes:
-        then = before.process(process.session)
-        if then is not None and any(beats > then.beats.get(name, 0) for name, beats in process.beats.items()):
-            return True
-    return False
+    declared = _declares_loop(now)
+    both = ((before.process(process.session), process) for process in now.processes)
+    return any(then is not None and _beat_since(then, process, declared=declared) for then, process in both)
+
+
+def _declares_loop(point: Point) -> bool:
+    return any(_is_loop(name) for process in point.processes for name in process.beats)
+
+
+def _beat_since(then: ProcessPoint, process: ProcessPoint, *, declared: bool) -> bool:
+    """Tell whether a beat rose that counts: of a declared loop its own alone."""
+    counts = ((name, beats) for name, beats in process.beats.items() if _is_loop(name) or not declared)
+    return any(beats > then.beats.get(name, 0) for name, beats in counts)
 
 
 def _is_loop(name: str) -> bool:
     return name == "loop" or name.startswith("loop.")
 
 
-def _operation_progress(history: History, latest: Begun | None) -> Reading[Progress]:
+def _in_flight(history: History, begun: Begun) -> InFlight:
+    session, label, started_s = begun.key
+    return InFlight(f"{session} {label} {started_s}", begun.operation, _operation_progress(history, begun))
+
+
+def _operation_progress(history: History, begun: Begun) -> Reading[Progress]:
     """MOVING if it began within the window or says something new; its silence proves nothing by itself."""
-    if latest is None:
-        return Unknown(Why.MISSING, "operation in flight")
     window = history.window(LOOP_WINDOW_SECONDS)
-    then = next((one for one in window[0].begun if one.key == latest.key), None)
-    if len(window) > 1 and (then is None or _words(then.operation) != _words(latest.operation)):
+    then = next((one for one in window[0].begun if one.key == begun.key), None)
+    if len(window) > 1 and (then is None or _words(then.operation) != _words(begun.operation)):
         return Known(Progress.MOVING)
     if not history.covers(LOOP_WINDOW_SECONDS):
         return Unknown(Why.NOT_SAMPLED, "operation in flight", None, "not watched for long enough")

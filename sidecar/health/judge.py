@@ -7,7 +7,8 @@ Theory of operation
     * Pressure that comes and goes restarts neither: both run on while it is away.
     * Work that the guard declares is excused while it is within its bound: `at_most_seconds`, or for a load the
       start-up time since its own words last moved, as long as bytes or memory move. Calls that hold the GIL for
-      minutes (safetensors.torch.load of bytes, torch.jit.load) say nothing themselves; their memory moves.
+      minutes (safetensors.torch.load of bytes, torch.jit.load) say nothing themselves; their memory moves. Each of
+      several has its own clock, so none that comes and goes makes another one's bound begin anew.
     * Time comes from `evidence.at.monotonic_s` alone.
 """
 
@@ -19,16 +20,18 @@ from typing import Final
 from guard.model import Known, Operation, OperationKind, Reading, Unknown
 from sidecar.health.memory import (
     JudgeMemory,
+    WorkSeen,
     count,
     engine_is_dead,
     in_flight_failures,
+    may_excuse,
     of_this_life,
     replaced_in_time,
     standing,
     without_replaced,
 )
 from sidecar.health.table import Case, Leniency, Life, Movement, Row, Squeeze, Standing, Work, look_up
-from sidecar.health.values import HealthEvidence, Judgement, Pressure, Progress, Rules
+from sidecar.health.values import HealthEvidence, InFlight, Judgement, Pressure, Progress, Rules
 from sidecar.units import human_bytes, human_seconds, human_share
 
 __all__ = ["JudgeMemory", "judge"]
@@ -44,6 +47,9 @@ The plain rule takes 21 s with Kubernetes' numbers, so this delays no answer."""
 _PACE_SECONDS: Final = 2.0
 """A pace needs two ticks and more; the first second of a load reads what is cached."""
 
+_SAID_WORKS: Final = 3
+"""Operations in flight that the reasons name; a pool of workers may have one each."""
+
 _SQUEEZE: Final = {
     Pressure.NONE: Squeeze.NONE,
     Pressure.RECLAIM: Squeeze.RECLAIM,
@@ -54,7 +60,7 @@ _SQUEEZE: Final = {
 def judge(memory: JudgeMemory, evidence: HealthEvidence, rules: Rules) -> tuple[JudgeMemory, Judgement]:
     """Judge one instant. Start with `JudgeMemory()`; give back the memory that this returns at the next instant."""
     memory = _note_pressure(of_this_life(memory, evidence), evidence)
-    memory = _note_work(memory, evidence.operation, evidence)
+    memory = replace(memory, works=tuple(_seen(memory, one, evidence) for one in evidence.in_flight))
     work = _work(memory, evidence, rules)
     memory = count(memory, evidence, rules, excused=work is not Work.NONE)
     stands = standing(memory, evidence, rules)
@@ -89,28 +95,33 @@ def _note_pressure(memory: JudgeMemory, evidence: HealthEvidence) -> JudgeMemory
     return replace(memory, pressed_s=evidence.at.monotonic_s) if pressed else memory
 
 
-def _note_work(memory: JudgeMemory, operation: Operation | None, evidence: HealthEvidence) -> JudgeMemory:
-    if operation is None:
-        return replace(memory, work=None, work_s=None, work_bytes=None, work_moved_s=None)
-    now, name = evidence.at.monotonic_s, f"{operation.kind} {operation.label} {operation.started_monotonic_s}"
-    if name != memory.work:
-        return replace(memory, work=name, work_s=now, work_bytes=operation.bytes_done, work_moved_s=now)
-    return replace(memory, work_moved_s=now) if evidence.operation_progress == Known(Progress.MOVING) else memory
+def _seen(memory: JudgeMemory, work: InFlight, evidence: HealthEvidence) -> WorkSeen:
+    now = evidence.at.monotonic_s
+    seen = next((one for one in memory.works if one.key == work.key), None)
+    if seen is None:
+        return WorkSeen(work.key, now, work.operation.bytes_done, now)
+    return replace(seen, moved_s=now) if work.progress == Known(Progress.MOVING) else seen
 
 
 def _work(memory: JudgeMemory, evidence: HealthEvidence, rules: Rules) -> Work:
-    """Tell excused work. Times are the judge's own: the model's clock may be in another time namespace."""
-    operation, now = evidence.operation, evidence.at.monotonic_s
-    if operation is None or memory.work_s is None or memory.work_moved_s is None:
+    """Tell excused work: a load before anything else, as a model that loads is not ready."""
+    if not may_excuse(memory, rules):
         return Work.NONE
-    bound = operation.at_most_seconds
-    if bound is not None and now - memory.work_s > bound:
+    both = zip(memory.works, evidence.in_flight, strict=True)
+    found = {_excuse(seen, one, evidence, rules) for seen, one in both}
+    return next((work for work in (Work.LOADING, Work.BUSY) if work in found), Work.NONE)
+
+
+def _excuse(seen: WorkSeen, work: InFlight, evidence: HealthEvidence, rules: Rules) -> Work:
+    """Say what one operation excuses. Times are the judge's own: the model's clock may be in another time namespace."""
+    now, bound = evidence.at.monotonic_s, work.operation.at_most_seconds
+    if bound is not None and now - seen.since_s > bound:
         return Work.NONE
-    if operation.kind is OperationKind.BUSY:
+    if work.operation.kind is OperationKind.BUSY:
         return Work.NONE if bound is None else Work.BUSY
-    moves = Known(Progress.MOVING) in (evidence.operation_progress, evidence.kernel_progress)
-    within = bound is not None or now - memory.work_moved_s <= rules.startup_seconds
-    return Work.LOADING if within and (moves or now == memory.work_moved_s) else Work.NONE
+    moves = Known(Progress.MOVING) in (work.progress, evidence.kernel_progress)
+    within = bound is not None or now - seen.moved_s <= rules.startup_seconds
+    return Work.LOADING if within and (moves or now == seen.moved_s) else Work.NONE
 
 
 def _squeeze(memory: JudgeMemory, evidence: HealthEvidence, rules: Rules) -> Squeeze:
@@ -187,8 +198,12 @@ def _details(memory: JudgeMemory, evidence: HealthEvidence, rules: Rules, case: 
     """Give the numbers behind the row, as sentences."""
     said = [_probe_words(memory, evidence, rules), *evidence.pressure_because, *evidence.notes]
     said += [f"engine: {one.summary}" for one in memory.crashes]
-    if evidence.operation is not None:
-        said.append(_operation_words(evidence.operation, memory, evidence))
+    both = zip(memory.works[:_SAID_WORKS], evidence.in_flight, strict=False)
+    said += [_operation_words(one.operation, seen, evidence) for seen, one in both]
+    if len(memory.works) > _SAID_WORKS:
+        said.append(f"{len(memory.works) - _SAID_WORKS} more in flight")
+    if evidence.in_flight and not may_excuse(memory, rules):
+        said.append(f"work excuses nothing any more: {human_seconds(memory.silent_s)} without an answer outside of it")
     if case.standing is Standing.FAILED and memory.failed_s is not None:
         without = evidence.at.monotonic_s - memory.failed_s
         said.append(
@@ -209,26 +224,25 @@ def _probe_words(memory: JudgeMemory, evidence: HealthEvidence, rules: Rules) ->
     return ""
 
 
-def _seconds_left(operation: Operation, memory: JudgeMemory, now: float) -> float | None:
+def _seconds_left(operation: Operation, seen: WorkSeen, now: float) -> float | None:
     """Say how long the rest takes at the mean pace since it was seen first; None before there is one."""
-    if operation.bytes_expected is None or operation.bytes_done is None or memory.work_s is None:
+    if operation.bytes_expected is None or operation.bytes_done is None:
         return None
-    done, seconds = operation.bytes_done - (memory.work_bytes or 0), now - memory.work_s
+    done, seconds = operation.bytes_done - (seen.bytes_done or 0), now - seen.since_s
     if done <= 0 or seconds < _PACE_SECONDS:
         return None
     return max(0, operation.bytes_expected - operation.bytes_done) * seconds / done
 
 
-def _operation_words(operation: Operation, memory: JudgeMemory, evidence: HealthEvidence) -> str:
+def _operation_words(operation: Operation, seen: WorkSeen, evidence: HealthEvidence) -> str:
     words = [f"{operation.kind} in flight: {operation.label}"]
     if operation.file:
         words.append(f"of {operation.file}")
     if operation.bytes_expected and operation.bytes_done is not None:
         share = human_share(operation.bytes_done / operation.bytes_expected)
         words.append(f"{human_bytes(operation.bytes_done)} of {human_bytes(operation.bytes_expected)} ({share})")
-    since = evidence.at.monotonic_s if memory.work_s is None else memory.work_s
-    words.append(f"for {human_seconds(evidence.at.monotonic_s - since)}")
-    left = _seconds_left(operation, memory, evidence.at.monotonic_s)
+    words.append(f"for {human_seconds(evidence.at.monotonic_s - seen.since_s)}")
+    left = _seconds_left(operation, seen, evidence.at.monotonic_s)
     if left is not None:
         words[-1] += f", about {human_seconds(left)} to go"
     if operation.at_most_seconds is not None:

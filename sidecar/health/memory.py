@@ -5,7 +5,8 @@ model fails after so many failures in a row; one success clears them. A probe th
 plain prober would have counted by then: it would have given up at the timeout and asked again at every period.
 
 Failures under excused work (a load, a declared compile) do not count, and after it the count starts afresh, as the
-kubelet's liveness probe starts after the startup probe.
+kubelet's liveness probe starts after the startup probe. The time without an answer between one piece of work and the
+next is summed up all the same (`silent_s`): a thread that loads something every few seconds hides no hang for ever.
 """
 
 from __future__ import annotations
@@ -25,6 +26,16 @@ class Crash:
     parent_session: str
     at_s: float
     summary: str  # of its verdict
+
+
+@dataclass(frozen=True, slots=True)
+class WorkSeen:
+    """An operation in flight, since it was seen first."""
+
+    key: str
+    since_s: float
+    bytes_done: int | None  # by then
+    moved_s: float  # its own words last moved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,10 +58,8 @@ class JudgeMemory:
     late_s: float | None = None  # an answer to a probe that was given up, counted last
     pressed_s: float | None = None  # last under pressure
     excused_s: float | None = None  # last with excused work
-    work: str | None = None  # the operation last seen in flight
-    work_s: float | None = None  # seen first
-    work_bytes: int | None = None  # done when it was seen first
-    work_moved_s: float | None = None  # its own words last moved
+    silent_s: float = 0.0  # without an answer outside of excused work, in sum
+    works: tuple[WorkSeen, ...] = ()  # in flight
     dead_s: float | None = None  # first judged with its main process ended
     shed: bool = False  # was ready, gave it up, and has not answered often enough since
     crashes: tuple[Crash, ...] = ()  # of engines that nothing has replaced so far
@@ -63,31 +72,46 @@ def of_this_life(memory: JudgeMemory, evidence: HealthEvidence) -> JudgeMemory:
     if other or (memory.last_s is not None and now < memory.last_s):
         memory = JudgeMemory()
     first = now if memory.first_s is None else memory.first_s
-    return replace(memory, session=session or memory.session, first_s=first, last_s=now)
+    return replace(memory, session=session or memory.session, first_s=first)
 
 
 def count(memory: JudgeMemory, evidence: HealthEvidence, rules: Rules, *, excused: bool) -> JudgeMemory:
     """Count the last finished probe, once, and the serving loop's tokens."""
     now = evidence.at.monotonic_s
+    memory = _count_silence(memory, evidence, rules, excused=excused)
     if excused:
         memory = replace(memory, excused_s=now, failures=0, failed_s=None)
     if evidence.loop_moved:
         memory = replace(memory, loop_s=now)
     late_s = None if evidence.heard_late is None else evidence.heard_late.monotonic_s
     if late_s is not None and late_s != memory.late_s:
-        memory = replace(memory, late_s=late_s, loop_s=now, failed_s=None)
+        memory = replace(memory, late_s=late_s, loop_s=now, failed_s=None, silent_s=0.0)
     if isinstance(evidence.probe, Unknown) or evidence.probe.value.started.monotonic_s == memory.probe_s:
         return memory
     probe = evidence.probe.value
     memory = replace(memory, probe_s=probe.started.monotonic_s)
     failures = failures_of(probe, rules)
     if failures == 0:
-        return replace(memory, answered=True, failures=0, answers=memory.answers + 1, failed_s=None, loop_s=now)
+        memory = replace(memory, answered=True, failures=0, answers=memory.answers + 1)
+        return replace(memory, failed_s=None, loop_s=now, silent_s=0.0)
     if probe.outcome is ProbeOutcome.OK:  # late: no success for the plain rule, but the loop lives
-        memory = replace(memory, loop_s=now, failed_s=None)
+        memory = replace(memory, loop_s=now, failed_s=None, silent_s=0.0)
     if memory.excused_s is not None and probe.started.monotonic_s <= memory.excused_s:
         return replace(memory, answers=0)
     return replace(memory, failures=memory.failures + failures, answers=0)
+
+
+def _count_silence(memory: JudgeMemory, evidence: HealthEvidence, rules: Rules, *, excused: bool) -> JudgeMemory:
+    """Sum up the time without an answer outside of excused work; a pause of our own counts for one period at most."""
+    now, last = evidence.at.monotonic_s, memory.last_s
+    passed = 0.0 if last is None or excused else min(now - last, rules.period_seconds)
+    nobody_asks = _is_unprobed(memory, evidence, rules) and (evidence.loop_moved or not evidence.loop_declared)
+    return replace(memory, last_s=now, silent_s=0.0 if nobody_asks else memory.silent_s + passed)
+
+
+def may_excuse(memory: JudgeMemory, rules: Rules) -> bool:
+    """Say whether work may still excuse missing answers: what lies between pieces of it adds up to a hang as well."""
+    return memory.silent_s < (rules.cap_seconds if memory.answered else rules.startup_seconds)
 
 
 def failures_of(probe: ProbeResult, rules: Rules) -> int:
@@ -116,8 +140,7 @@ def standing(memory: JudgeMemory, evidence: HealthEvidence, rules: Rules) -> Sta
         return _standing_by_loop(memory, evidence, rules)
     failures = memory.failures + in_flight_failures(memory, evidence, rules)
     if not memory.answered:
-        waited = evidence.at.monotonic_s - _later(_first(memory, evidence), memory.excused_s)
-        return Standing.WAITING if waited < rules.startup_seconds else Standing.FAILED
+        return Standing.WAITING if memory.silent_s < rules.startup_seconds else Standing.FAILED
     return _by_failures(failures, rules, answered=memory.answers > 0)
 
 

@@ -61,7 +61,14 @@ class Rules:
 NO_PROBE: Final = Unknown(Why.MISSING, "probe", None, "no probe is set for this model")
 """`HealthEvidence.probe` where nobody probes the model; any other Unknown means that no answer is there yet."""
 
-_NO_OPERATION: Final = Unknown(Why.MISSING, "operation in flight")
+
+@dataclass(frozen=True, slots=True)
+class InFlight:
+    """An operation in flight, as its black box says. `key` tells it from the next one of its kind."""
+
+    key: str
+    operation: Operation
+    progress: Reading[Progress]  # its own words: item, bytes done, time of update
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +83,7 @@ class HealthEvidence:
     pressure_because: tuple[str, ...]  # the numbers behind it, in words
     kernel_progress: Reading[Progress]  # CPU time, faults served, io, RSS moved since the last tick
     loop_progress: Reading[Progress]  # serving-loop tokens from the guard; Unknown without the guard
-    operation: Operation | None  # in flight now, from the black box
-    operation_progress: Reading[Progress] = _NO_OPERATION  # its own words: item, bytes done, time of update
+    in_flight: tuple[InFlight, ...] = ()  # the one that spoke last first
     heard_late: Instant | None = None  # when a probe that was given up was answered after all
     loop_moved: bool = False  # a token came since the last tick; `loop_progress` looks back over a window
     loop_declared: bool = True  # by the server itself; else its asyncio loop, which may not be what serves

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from guard.model import Known, Operation, Reading, Unknown, Why
 from sidecar.health.judge import JudgeMemory, judge
-from sidecar.health.values import NO_PROBE, HealthEvidence, Judgement, Pressure, Progress, Rules
+from sidecar.health.values import NO_PROBE, HealthEvidence, InFlight, Judgement, Pressure, Progress, Rules
 from sidecar.sample import ProbeOutcome, ProbeResult
 from tests.sidecar import making as make
 
@@ -31,6 +31,7 @@ class Now:
     loop: Reading[Progress] = NO_LOOP
     operation: Operation | None = None
     operation_progress: Reading[Progress] = NO_WORK
+    others: tuple[Operation, ...] = ()
     alive: Reading[bool] = ALIVE
     session: str = "s1"
     removed: bool = False
@@ -77,14 +78,23 @@ def evidence(now: float, is_now: Now, last: ProbeResult | None = None, started: 
         pressure_because=(),
         kernel_progress=is_now.kernel,
         loop_progress=is_now.loop,
-        operation=is_now.operation,
-        operation_progress=is_now.operation_progress,
+        in_flight=in_flight(is_now),
         session=is_now.session,
         removed=is_now.removed,
         loop_moved=is_now.loop == Known(Progress.MOVING),
         loop_declared=is_now.declared,
         engines=is_now.engines,
         stopped=is_now.stopped,
+    )
+
+
+def in_flight(is_now: Now) -> tuple[InFlight, ...]:
+    """Give the work in flight; what others do says nothing of itself."""
+    mine = () if is_now.operation is None else (is_now.operation,)
+    progress = {id(is_now.operation): is_now.operation_progress}
+    return tuple(
+        InFlight(f"{one.label} {one.started_monotonic_s}", one, progress.get(id(one), NO_WORK))
+        for one in (*mine, *is_now.others)
     )
 
 

@@ -84,6 +84,19 @@ def test_other_beats_prove_progress_but_no_standstill() -> None:
     assert isinstance(watched(lambda _: make.Work(beats={"requests": 9})).loop_progress, Unknown)
 
 
+@pytest.mark.parametrize("other", ["asyncio", "requests"])
+def test_beside_a_declared_loop_no_other_beat_counts(other: str) -> None:
+    """An event loop that goes on accepting does not stand in for the serving loop, nor does what a thread counts."""
+    found = watched(lambda now: make.Work(beats={"loop": int(min(now, 1) * 10), other: int(now * 2)}))
+    assert (found.loop_progress, found.loop_declared, found.loop_moved) == (STILL, True, False)
+
+
+def test_other_beats_declare_no_loop() -> None:
+    """What shows progress where it moves is not known for the serving loop by that."""
+    found = watched(lambda now: make.Work(beats={"requests": int(now * 2)}))
+    assert (found.loop_progress, found.loop_declared, found.loop_moved) == (MOVING, False, True)
+
+
 def test_without_the_guard_the_loop_is_unknown() -> None:
     """No black box, no tokens: unknown with the reason."""
     found = watched(lambda _: make.Work()).loop_progress
@@ -94,8 +107,7 @@ def test_without_the_guard_the_loop_is_unknown() -> None:
 def test_a_load_that_counts_moves() -> None:
     """New bytes done are progress of the operation."""
     found = watched(lambda now: make.Work(operations=(make.load("torch.load", 1 << 30, done=int(now * MIB)),)))
-    assert found.operation is not None
-    assert found.operation_progress == MOVING
+    assert [one.progress for one in found.in_flight] == [MOVING]
 
 
 def test_a_load_that_has_just_begun_moves() -> None:
@@ -105,27 +117,27 @@ def test_a_load_that_has_just_begun_moves() -> None:
             box=True, operations=(make.load("torch.load", 1 << 30, started=10.0),) if now >= 10 else ()
         )
     )
-    assert found.operation_progress == MOVING
+    assert [one.progress for one in found.in_flight] == [MOVING]
 
 
 def test_a_silent_load_stands_still() -> None:
     """An operation that said nothing for a window stands still by its own words."""
     found = watched(lambda _: make.Work(operations=(make.load("torch.load", 1 << 30),)))
-    assert found.operation_progress == STILL
+    assert [one.progress for one in found.in_flight] == [STILL]
 
 
 def test_a_finished_load_is_not_in_flight() -> None:
     """Done is done."""
     done = replace(make.load("torch.load", 1 << 30), done=True)
-    assert watched(lambda _: make.Work(operations=(done,))).operation is None
+    assert watched(lambda _: make.Work(operations=(done,))).in_flight == ()
 
 
-def test_the_last_updated_operation_is_the_one_judged() -> None:
-    """Of several the one that spoke last counts."""
+def test_every_operation_in_flight_is_told() -> None:
+    """Of several each is judged by itself; the one that spoke last is told first."""
     old, new = make.load("torch.load", 1, started=1.0), make.load("my.loader", 1, started=2.0)
-    found = watched(lambda _: make.Work(operations=(new, old))).operation
-    assert found is not None
-    assert found.label == "my.loader"
+    found = watched(lambda _: make.Work(operations=(old, new))).in_flight
+    assert [one.operation.label for one in found] == ["my.loader", "torch.load"]
+    assert len({one.key for one in found}) == 2
 
 
 def test_the_end_of_the_main_process_is_known() -> None:
@@ -145,7 +157,7 @@ def test_nothing_seen_is_unknown_everywhere() -> None:
     found = gather(History.start(without_processes()))
     for reading in (found.alive, found.pressure, found.kernel_progress, found.loop_progress):
         assert isinstance(reading, Unknown)
-    assert found.operation is None
+    assert found.in_flight == ()
     assert found.probe == NO_PROBE
 
 
@@ -200,7 +212,8 @@ def test_a_process_that_has_just_appeared_is_not_still() -> None:
 def test_a_silent_load_is_not_concluded_early() -> None:
     """An operation watched for a second only is unknown, not still."""
     found = watched(lambda _: make.Work(operations=(make.load("torch.load", 1 << 30),)), 1.0)
-    assert isinstance(found.operation_progress, Unknown)
+    assert all(isinstance(one.progress, Unknown) for one in found.in_flight)
+    assert found.in_flight
 
 
 def test_an_event_loop_that_runs_and_is_silent_stands_still_undeclared() -> None:

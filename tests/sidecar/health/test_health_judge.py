@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from guard.model import Known, Operation, OperationKind, Unknown, Why
@@ -257,6 +259,46 @@ def test_declared_work_without_a_bound_excuses_nothing() -> None:
     failed = failed_at(world, 300.0)
     assert failed is not None
     assert failed == pytest.approx(kubelet_fails_at(30.0), abs=RULES.period_seconds)
+
+
+def test_work_that_comes_and_goes_does_not_make_another_bound_begin_anew() -> None:
+    """A compile past its bound is failed, whatever short work another thread declares meanwhile."""
+
+    def world(now: float) -> Now:
+        if now < 30:
+            return Now()
+        short = replace(busy(5.0), label="short", started_monotonic_s=now - now % 20)
+        return Now(latency=None, operation=busy(100.0), others=(short,) if now < 135 and now % 20 < 2 else ())
+
+    failed = failed_at(world, 300.0)
+    assert failed is not None
+    assert failed <= 135 + 40
+
+
+def test_work_within_work_takes_nothing_from_the_bound_of_the_outer_one() -> None:
+    """Within a declared compile, work without a bound and a load that stands still fail nothing."""
+    inner = replace(busy(None), label="inner", started_monotonic_s=40.0, updated_monotonic_s=40.0)
+    world: World = lambda now: Now(  # noqa: E731
+        latency=None if 30 <= now < 125 else 0.02,
+        operation=busy(100.0) if 30 <= now < 125 else None,
+        others=(inner, load(started=41.0)) if 41 <= now < 120 else (),
+    )
+    assert all(one.live for one in play(world, 200.0))
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_work_again_and_again_hides_no_hang_for_ever(*, answered: bool) -> None:
+    """A thread that loads something every few seconds beside a hung loop: what lies between adds up."""
+
+    def world(now: float) -> Now:
+        loads = (load(started=now - now % 20),) if now >= 30 and now % 20 < 5 else ()
+        return Now(latency=0.02 if answered and now < 30 else None, others=loads, kernel=Known(Progress.MOVING))
+
+    rules = replace(RULES, startup_seconds=400.0)
+    most = rules.cap_seconds if answered else rules.startup_seconds
+    failed = failed_at(world, 2000.0, rules)
+    assert failed is not None
+    assert failed == pytest.approx(30 + most * 20 / 15, abs=45)
 
 
 def test_a_dead_process_is_dead_at_once() -> None:

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from guard.model import Known, Operation, OperationKind, Reading, Unknown, Why
 from sidecar.health.judge import JudgeMemory, judge
-from sidecar.health.values import HealthEvidence, Judgement, Pressure, Progress, Rules
+from sidecar.health.values import HealthEvidence, InFlight, Judgement, Pressure, Progress, Rules
 from sidecar.sample import ProbeOutcome, ProbeResult
 from tests.sidecar import making as make
 
@@ -160,7 +160,11 @@ class Judging(RuleBasedStateMachine):
             kernel_progress=world.kernel,
             loop_progress=world.loop,
             loop_moved=world.loop == Known(Progress.MOVING),
-            operation=world.operation,
+            in_flight=tuple(
+                InFlight(f"{one.label} {one.started_monotonic_s}", one, Unknown(Why.NOT_SAMPLED, "operation in flight"))
+                for one in (world.operation,)
+                if one is not None
+            ),
             session="s1",
         )
         before = self.judged
