@@ -1,6 +1,7 @@
 """The sidecar's own probe of the model, from outside: one in flight, every latency measured.
 
-It asks as the kubelet would: a new connection each time, 200 to 399 is success, redirects are not followed.
+It asks as the kubelet would: a new connection each time, 200 to 399 is success, redirects are not followed, a body is
+read as it came and not unpacked.
 It gives up at the period rather than at the timeout, so that a late answer is told from none; that a probe is in
 flight past the timeout can be seen at `in_flight_since`, so no verdict has to wait for it.
 
@@ -33,7 +34,7 @@ LISTEN_SECONDS: Final = 30.0
 _LOOK_SECONDS: Final = 0.1
 _PAUSE_SECONDS: Final = 0.2  # between two looks; a busy loop is late by milliseconds
 _NONE_YET: Final = Unknown(Why.NOT_SAMPLED, "probe", detail="none has finished yet")
-_HEADERS: Final = {"User-Agent": "oomguard", "Accept": "*/*"}
+_HEADERS: Final = {"User-Agent": "oomguard", "Accept": "*/*", "Accept-Encoding": "identity"}
 
 
 _Asking: TypeAlias = asyncio.Task[tuple[ProbeOutcome, str]]
@@ -149,7 +150,7 @@ class Prober:
             return await check(target.where)
         connector = aiohttp.TCPConnector(force_close=True, limit=1, ssl=False)
         async with (
-            aiohttp.ClientSession(connector=connector, headers=_HEADERS) as session,
+            aiohttp.ClientSession(connector=connector, headers=_HEADERS, auto_decompress=False) as session,
             session.get(target.where, allow_redirects=False) as answer,
         ):
             await answer.content.read(_BODY_LIMIT)

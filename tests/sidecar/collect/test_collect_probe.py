@@ -91,6 +91,39 @@ async def test_http_outcomes(answer: Answer, outcome: ProbeOutcome) -> None:
     assert result.outcome is outcome
 
 
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "br", "zstd"])
+async def test_a_body_that_cannot_be_unpacked_is_an_answer(coding: str) -> None:
+    """The kubelet does not look into a body, so how it is packed, or whether it is at all, is not our affair either."""
+
+    async def packed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(f"HTTP/1.1 200 OK\r\nContent-Encoding: {coding}\r\nContent-Length: 2\r\n\r\nhi".encode())
+        await writer.drain()
+
+    async with serving(packed) as port:
+        assert (await first_result(f"http://127.0.0.1:{port}/")).outcome is ProbeOutcome.OK
+
+
+async def test_whatever_a_library_makes_of_it_the_next_probe_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error that no library announces is a failed probe: a prober that stopped would leave the last answer standing."""
+
+    async def broken(_reader: object, _size: int) -> bytes:
+        raise EOFError("no such thing")
+
+    monkeypatch.setattr("aiohttp.StreamReader.read", broken)
+    results: asyncio.Queue[ProbeResult] = asyncio.Queue()
+    async with serving(says(200)) as port:
+        rules = Rules(period_seconds=0.1, timeout_seconds=30)
+        prober = Prober(ProbeTarget.parse(f"http://127.0.0.1:{port}/"), rules, SystemClock(), results.put_nowait)
+        task = asyncio.create_task(prober.run())
+        for _ in range(2):
+            result = await asyncio.wait_for(results.get(), 30)
+            assert result.outcome is ProbeOutcome.ERROR
+            assert "EOFError" in result.detail
+        task.cancel()
+        await asyncio.wait({task})
+
+
 async def test_a_late_answer_is_an_answer_with_its_latency() -> None:
     """An answer after the timeout is measured to its end, so that slow is told from hung."""
     async with serving(says(200, after=0.3)) as port:
