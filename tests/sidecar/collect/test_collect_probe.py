@@ -105,7 +105,7 @@ async def test_a_body_that_cannot_be_unpacked_is_an_answer(coding: str) -> None:
 
 
 async def test_whatever_a_library_makes_of_it_the_next_probe_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error that no library announces is a failed probe: a prober that stopped would leave the last answer standing."""
+    """An error that no library announces is a failed probe: had the prober stopped, the last answer would stand."""
 
     async def broken(_reader: object, _size: int) -> bytes:
         raise EOFError("no such thing")
