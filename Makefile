@@ -10,7 +10,7 @@ TORCH := torch==2.14.1
 APT := python3-venv gcc libc6-dev binutils util-linux openssl
 APT_LAB := qemu-system-x86 busybox-static kmod cpio zstd xz-utils \
 	e2fsprogs podman podman-compose aardvark-dns crun runc containerd conmon netavark catatonit uidmap containernetworking-plugins debootstrap iptables \
-	prometheus earlyoom chromium fonts-dejavu-core
+	prometheus earlyoom systemd systemd-oomd chromium fonts-dejavu-core
 
 .PHONY: help demo test test-gpu lint types unit lab bench bench-guard bench-health bench-preflight soak wheel clean apt apt-lab
 
@@ -39,7 +39,7 @@ apt-lab: | build
 
 # torch without its CUDA libraries (several GB); stubs stand in for them, see tests/stubs/.
 $(VENV)/ready: pyproject.toml .ci/constraints.txt tests/requirements.txt tests/stubs/build.py | apt
-	@test -x $(PY) || $(SYSTEM_PYTHON) -m venv $(VENV)
+	@$(PY) -m pip --version >/dev/null 2>&1 || $(SYSTEM_PYTHON) -m venv $(VENV)  # without pip: an interrupted first run
 	@echo "installing Python packages into $(VENV)"
 	@$(PY) -m pip install -q --no-deps $(TORCH) -c .ci/constraints.txt filelock typing-extensions sympy mpmath networkx jinja2 markupsafe fsspec
 	@$(PY) -m pip install -q -c .ci/constraints.txt safetensors -e '.[sidecar,docker,dev]'
@@ -78,7 +78,7 @@ test-gpu-real: $(GPU_VENV)/ready
 	@OOMGUARD_TEST_GPU=1 $(GPU_VENV)/bin/python -m pytest -q -m gpu tests/guard/cuda
 
 $(GPU_VENV)/ready: .ci/constraints.txt
-	@test -x $(GPU_VENV)/bin/python || $(SYSTEM_PYTHON) -m venv $(GPU_VENV)
+	@$(GPU_VENV)/bin/python -m pip --version >/dev/null 2>&1 || $(SYSTEM_PYTHON) -m venv $(GPU_VENV)
 	@echo "installing torch with its CUDA libraries into $(GPU_VENV): several GB"
 	@$(GPU_VENV)/bin/python -m pip install -q -c .ci/constraints.txt $(TORCH) safetensors numpy hypothesis pytest pytest-asyncio pytest-timeout
 	@touch $@

@@ -1,7 +1,7 @@
 """`oomguard check`: ask the sidecar about the model, for health checks that run a command and have no curl.
 
 It may run inside the model's container, within its memory limit and while it is being reclaimed: so it is the standard
-library's sockets alone, no http.client, and it imports nothing else of the guard.
+library's sockets alone, no http.client, and it imports nearly nothing else of the guard.
 
 House rule: a sidecar that cannot be asked is not the model's fault. Liveness kills, so it then passes, and says so on
 standard error; readiness and start-up do not kill, and fail. `--if-unreachable` decides otherwise.
@@ -10,9 +10,11 @@ standard error; readiness and start-up do not kill, and fail. `--if-unreachable`
 from __future__ import annotations
 
 import argparse
+import contextlib
 import socket
-import sys
 import time
+
+from guard.saying import complain, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 PASSED, FAILED, USAGE = 0, 1, 2
 QUESTIONS = ("livez", "readyz", "startupz")
 _LIMIT = 4096  # bytes of an answer; a line without `?verbose` is far shorter
+_PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/")
 _ANSWERS = {b"200": PASSED, b"503": FAILED}
 
 
@@ -31,16 +34,17 @@ class _NoAnswerError(Exception):
 def main(words: Sequence[str]) -> int:
     """Ask one question; 0 passed, 1 failed, 2 wrong usage. What the sidecar said goes to standard output."""
     arguments = _parser().parse_args(words)
-    path = f"/{arguments.question}/{arguments.model}" if arguments.model else f"/{arguments.question}"
+    path = f"/{arguments.question}/{_quoted(arguments.model)}" if arguments.model else f"/{arguments.question}"
     try:
         status, said = _ask(arguments.url, path, arguments.timeout)
-    except (OSError, _NoAnswerError) as error:
+    except (OSError, UnicodeError, _NoAnswerError) as error:  # UnicodeError: no host can have such a name
         lenient = arguments.if_unreachable == "ok" or (
             arguments.if_unreachable is None and arguments.question == "livez"
         )
-        sys.stderr.write(f"oomguard check: the sidecar cannot be asked: {error}\n")
+        complain(f"oomguard check: the sidecar cannot be asked: {error}\n")
         return PASSED if lenient else FAILED
-    sys.stdout.write(said + "\n")
+    with contextlib.suppress(OSError):  # the status is the answer
+        say(said + "\n")
     return status
 
 
@@ -82,9 +86,14 @@ def _address(text: str) -> tuple[str, int]:
 
 
 def _name(text: str) -> str:
-    if not text or not text.isascii() or not text.isprintable() or " " in text:
+    if not text or not text.isprintable():
         raise argparse.ArgumentTypeError(f"{text!r} is no name of a model")
     return text
+
+
+def _quoted(name: str) -> str:
+    """Write a name as a part of a path (RFC 3986); urllib.parse would do it for a megabyte."""
+    return "".join(chr(byte) if chr(byte) in _PLAIN else f"%{byte:02X}" for byte in name.encode())
 
 
 def _seconds(text: str) -> float:

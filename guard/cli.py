@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from guard import check, variables
 from guard.place import DIRECTORY_VARIABLE, NAME_VARIABLE, RELEASE
 from guard.runner import EXIT_USAGE, SITE, run
+from guard.saying import complain, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,7 +102,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if not command:
         arguments.parser.error("there is no command to run")
     if warning := variables.warning(os.environ):
-        sys.stderr.write(f"oomguard run: {warning}\n")
+        complain(f"oomguard run: {warning}\n")
     if arguments.name:
         os.environ[NAME_VARIABLE] = arguments.name
     if arguments.dir:
@@ -125,13 +126,11 @@ def _record_tree(arguments: argparse.Namespace) -> int:
         done = tree.record(Reader(), arguments.directory, arguments.pid, command=command, redact=arguments.redact)
     except OSError as error:
         return _fail(f"record-tree: {error}")
-    sys.stdout.write(f"{done.files} files recorded, {len(done.errors)} could not be read; see {done.origin}\n")
-    return 0
+    return _say(f"{done.files} files recorded, {len(done.errors)} could not be read; see {done.origin}\n")
 
 
 def _site_dir(_arguments: argparse.Namespace) -> int:
-    sys.stdout.write(SITE + "\n")
-    return 0
+    return _say(SITE + "\n")
 
 
 def _pass_on(words: list[str]) -> int:
@@ -143,8 +142,16 @@ def _pass_on(words: list[str]) -> int:
     return status
 
 
+def _say(text: str) -> int:
+    try:
+        say(text)
+    except OSError as error:
+        return _fail(f"standard output: {error.strerror}")
+    return 0
+
+
 def _fail(text: str) -> int:
-    sys.stderr.write(f"oomguard {text}\n")
+    complain(f"oomguard {text}\n")
     return EXIT_USAGE
 
 

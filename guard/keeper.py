@@ -18,6 +18,7 @@ import time
 from guard.admission import requests
 from guard.fence import fence, swallowed
 from guard.place import NAME_VARIABLE, model_name, own_command
+from guard.switches import is_off
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ _MOST_FILES = 512
 
 def switched_off() -> bool:
     """Whether the off switch is set, OOMGUARD=off."""
-    return os.environ.get(SWITCH, "").strip().lower() == "off"
+    return is_off(SWITCH)
 
 
 class Keeper:
@@ -137,7 +138,7 @@ class Keeper:
         who = identify(self.session, self.parent_session)
         self.box = open_box(who)
         self.link = open_link(who, self)
-        if os.environ.get(RELIEF):
+        if os.environ.get(RELIEF) and not is_off(RELIEF):
             from guard.relief_setup import from_environment
 
             from_environment(self, os.environ[RELIEF])
@@ -201,7 +202,8 @@ class Keeper:
     def _remember(self, file: str) -> None:
         """Keep that a file was loaded, and where it lies now: the working directory may change."""
         if file not in self.loaded_files and len(self.loaded_files) < _MOST_FILES:
-            self.loaded_files[file] = os.path.abspath(file)  # noqa: PTH100 - no path object of a host's name
+            with fence("loaded file"):  # without a working directory a relative path, or a label, lies nowhere
+                self.loaded_files[file] = os.path.abspath(file)  # noqa: PTH100 - no path object of a host's name
 
     def caught(self, exc: BaseException, kind: str, *, fatal: bool, thread: str) -> None:
         """Record an exception that a hook saw. Memory failures and fatal ones also leave the process as text."""

@@ -33,7 +33,6 @@ import errno
 import os
 import resource
 import signal
-import sys
 import time
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -49,6 +48,7 @@ from guard.place import (
     shared_directory,
     socket_path,
 )
+from guard.saying import complain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -116,14 +116,18 @@ def run(command: Sequence[str]) -> int:
     guarded = not switched_off()
     environment = child_environment(os.environ, session, model_name(command)) if guarded else dict(os.environ)
     taken = signal.valid_signals() - _NOT_TAKEN
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, taken)
+    before = _Before(
+        signal.pthread_sigmask(signal.SIG_BLOCK, taken),
+        # Ignored, the kernel would reap the server and tell nobody (do_notify_parent, kernel/signal.c).
+        ignores_children=signal.signal(signal.SIGCHLD, signal.SIG_DFL) is signal.SIG_IGN,
+    )
     held: dict[str, int] = {}
     kills = _OomKills()
     if guarded:
         with fence("kills"):
             kills.look()
     try:
-        child = start(lambda: _become(command, environment, mask), held if guarded else None)
+        child = start(lambda: _become(command, environment, before), held if guarded else None)
     except OSError as error:
         return _refuse(command[0], error)
     told = None
@@ -134,10 +138,18 @@ def run(command: Sequence[str]) -> int:
     if told is not None:
         with fence("farewell"):
             _say_end(*told, _Ended(status, sigterm, kills.look()))
-    return _end_like(status, mask)
+    return _end_like(status, before.mask)
 
 
-def _become(command: Sequence[str], environment: dict[str, str], mask: Mask) -> NoReturn:
+class _Before:
+    """How signals were when we were started, which is how the server gets them."""
+
+    def __init__(self, mask: Mask, *, ignores_children: bool) -> None:
+        self.mask = mask
+        self.ignores_children = ignores_children
+
+
+def _become(command: Sequence[str], environment: dict[str, str], before: _Before) -> NoReturn:
     """In the child: put signals back and execute.
 
     Raises:
@@ -145,9 +157,11 @@ def _become(command: Sequence[str], environment: dict[str, str], mask: Mask) -> 
     """
     for number in _DEFAULT_IN_CHILD:
         signal.signal(number, signal.SIG_DFL)
+    if before.ignores_children:
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     if environment.get(SWITCH) == "on":
         environment[MAIN] = str(os.getpid())
-    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before.mask)
     os.execvpe(command[0], list(command), environment)  # noqa: S606 - running this command is the job
 
 
@@ -158,7 +172,7 @@ def _refuse(name: str, error: OSError) -> int:
         reason = "the interpreter that it names is missing"
     else:
         reason = "no such command" if found_none else str(error.strerror)
-    sys.stderr.write(f"oomguard run: {name}: {reason}\n")
+    complain(f"oomguard run: {name}: {reason}\n")
     return EXIT_NOT_FOUND if found_none else EXIT_NOT_EXECUTABLE
 
 
@@ -183,7 +197,7 @@ def _attend(child: int, taken: Mask) -> tuple[int, SigtermTimes]:
             try:
                 os.kill(child, info.si_signo)
             except PermissionError:
-                sys.stderr.write(f"oomguard run: signal {info.si_signo} could not be passed on\n")
+                complain(f"oomguard run: signal {info.si_signo} could not be passed on\n")
 
 
 def _reap(child: int) -> int | None:
@@ -311,8 +325,6 @@ def _end_like(status: int, mask: Mask) -> int:
     if not os.WIFSIGNALED(status):
         return os.WEXITSTATUS(status)
     number = os.WTERMSIG(status)
-    sys.stdout.flush()
-    sys.stderr.flush()
     if os.getpid() != 1:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if number not in (signal.SIGKILL, signal.SIGSTOP):

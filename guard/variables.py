@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from guard.switches import OFF, ON
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _SWITCH: Final = "OOMGUARD"
-_POSITIONS: Final = ("", "on", "off")
+_POSITIONS: Final = {"", *ON, *OFF}
 GUARDS: Final = frozenset(
     f"OOMGUARD_{name}"
     for name in (
@@ -21,14 +23,17 @@ _SIDECARS: Final = re.compile(
     r"OOMGUARD_(LISTEN|LOG_LEVEL|PEER_UIDS|PROBE|SIGHT|SUPERVISOR|(HEALTH|RECORD|SUPERVISED|TARGET|TICK)_\w+)"
 )
 """One block of variables may serve both; the sidecar itself refuses one of a family that does not exist."""
-_SERVICE: Final = re.compile(r"OOMGUARD_(SERVICE_HOST|(SERVICE_)?PORT(_.*)?)")
-"""Kubernetes' service links, where a Service is called `oomguard`."""
+_LINK: Final = re.compile(
+    r"OOMGUARD_(\w+_)?(SERVICE_HOST=.*|SERVICE_PORT(_\w+)?=.*|PORT_\d+_\w+=.*|PORT=(tcp|udp|sctp)://.*)", re.DOTALL
+)
+"""Kubernetes' service links, where a Service is called `oomguard` or `oomguard-metrics`."""
 
 
 def warning(environment: Mapping[str, str]) -> str | None:
     """Say in one line what nobody will heed; None where all is known."""
     position = environment.get(_SWITCH, "")
-    strange = sorted(name for name in environment if name.startswith(_SWITCH + "_") and not _is_known(name))
+    ours = {name: text for name, text in environment.items() if name.startswith(_SWITCH + "_")}
+    strange = sorted(name for name, text in ours.items() if not _is_known(name, text))
     parts = [f"{_SWITCH}={position[:40]!r} is neither on nor off and counts as on"] * (
         position.strip().lower() not in _POSITIONS
     )
@@ -37,5 +42,5 @@ def warning(environment: Mapping[str, str]) -> str | None:
     return "; ".join(parts) or None
 
 
-def _is_known(name: str) -> bool:
-    return name in GUARDS or any(family.fullmatch(name) for family in (_SIDECARS, _SERVICE))
+def _is_known(name: str, text: str) -> bool:
+    return name in GUARDS or bool(_SIDECARS.fullmatch(name) or _LINK.fullmatch(f"{name}={text}"))

@@ -36,6 +36,7 @@ class _Parser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; give its exit status. Wrong usage and wrong settings are one line and status 2."""
     words = list(sys.argv[1:] if argv is None else argv)
+    _stand_in()
     try:
         arguments = _parser(documentation() if set(words) & set(_HELP) else {}).parse_args(words)
         act: Callable[[argparse.Namespace], int] = arguments.act
@@ -53,6 +54,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_USAGE
     except SystemExit as exc:  # argparse ends --help this way
         return exc.code if isinstance(exc.code, int) else EXIT_USAGE
+
+
+def _stand_in() -> None:
+    """Open the standard streams that we were started without.
+
+    Else the next file to be opened gets the number of one, and the log of the daemon would be written into it. What is
+    printed to a closed standard output has to fail, which /dev/full sees to.
+    """
+    for name, path, mode in (("stdin", os.devnull, "r"), ("stdout", "/dev/full", "w"), ("stderr", os.devnull, "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(path, os.O_RDWR), mode))  # the lowest free number, in this order
 
 
 def _parser(docs: Mapping[str, str]) -> argparse.ArgumentParser:

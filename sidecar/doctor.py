@@ -250,6 +250,8 @@ def _port(settings: Settings) -> Finding:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             server.bind((listen.host, listen.port))
+        except UnicodeError as exc:  # no host can have such a name
+            return Finding("port", Grade.MISSING, f"{listen}: {exc}", "set listen (OOMGUARD_LISTEN)")
         except OSError as exc:
             if exc.errno == errno.EADDRINUSE:
                 advice = "fine if the sidecar runs already, else set listen (OOMGUARD_LISTEN)"

@@ -98,12 +98,17 @@ class ProbeTarget:
         model, url = (head, tail) if named else (None, text)
         if url == "none":
             return cls(model, ProbeKind.NONE, "")
-        parts = urlsplit(url)
-        if model == "" or not parts.hostname or parts.scheme not in {"http", "https", "tcp", "grpc"}:
-            raise ValueError("[NAME=]http://HOST:PORT/PATH, tcp://HOST:PORT, grpc://HOST:PORT[/SERVICE] or none")
+        form = "[NAME=]http://HOST:PORT/PATH, tcp://HOST:PORT, grpc://HOST:PORT[/SERVICE] or none"
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError as exc:  # of brackets, or of a port above 65535
+            raise ValueError(f"{form}: {exc}") from exc
+        if model == "" or not parts.hostname or parts.scheme not in {"http", "https", "tcp", "grpc"} or port == 0:
+            raise ValueError(form)
         if parts.scheme in {"http", "https"}:
             return cls(model, ProbeKind.HTTP, url)
-        if not parts.port:
+        if port is None:
             raise ValueError(f"a port, like {parts.scheme}://127.0.0.1:8000")
         if parts.scheme == "grpc":
             return cls(model, ProbeKind.GRPC, parts.netloc + parts.path.rstrip("/"))

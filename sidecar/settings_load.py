@@ -31,9 +31,12 @@ _MOST_SECONDS: Final = 366 * 86400.0
 _MOST_TIMES: Final = 1_000_000
 # Variables of the guard, which may share one environment block with us.
 _FOREIGN: Final = re.compile(
-    r"OOMGUARD_(PARENT|MAIN|FENCE|TERMINATION_LOG|LOOP|FAULTS|RELIEF|PREFLIGHT|PROGRESS|CUDA_SNAPSHOT|CUDA_HISTORY"
-    # A Kubernetes Service called "oomguard" puts these into every pod of its namespace (docker-style service links).
-    r"|SERVICE_HOST|(SERVICE_)?PORT(_.*)?)"
+    r"OOMGUARD_(PARENT|MAIN|FENCE|TERMINATION_LOG|LOOP|FAULTS|RELIEF|PREFLIGHT|PROGRESS|CUDA_SNAPSHOT|CUDA_HISTORY)"
+)
+# A Kubernetes Service called "oomguard" or "oomguard-metrics" puts these into every pod of its namespace (docker-style
+# service links). NAME_PORT is one by its value alone: OOMGUARD_PORT=9475 is somebody's idea of a setting.
+_LINK: Final = re.compile(
+    r"OOMGUARD_(\w+_)?(SERVICE_HOST=.*|SERVICE_PORT(_\w+)?=.*|PORT_\d+_\w+=.*|PORT=(tcp|udp|sctp)://.*)", re.DOTALL
 )
 
 
@@ -161,12 +164,14 @@ def _contents(path: str) -> bytes:
 
 
 def _from_environment(environ: Mapping[str, str], table: Mapping[str, Key]) -> Mapping[str, object]:
+    """Give what is set. An empty text sets nothing: a Compose file's `${NAME:-}` gives one where nobody has spoken."""
     by_variable = {key.variable: name for name, key in table.items()}
-    found = {v: text for v, text in environ.items() if v.startswith(_PREFIX) and not _FOREIGN.fullmatch(v)}
+    ours = {v: text for v, text in environ.items() if v.startswith(_PREFIX) and not _FOREIGN.fullmatch(v)}
+    found = {v: text for v, text in ours.items() if not _LINK.fullmatch(f"{v}={text}")}
     for variable in found:
         if variable not in by_variable:
             raise SettingsError(f"environment: unknown variable {variable}; {_known(variable, by_variable)}")
-    return {by_variable[variable]: text for variable, text in found.items()}
+    return {by_variable[variable]: text for variable, text in found.items() if text}
 
 
 def _known(name: str, names: Iterable[str]) -> str:

@@ -55,7 +55,8 @@ def write(directory: str, note: EndNote) -> None:
     """
     make_folder(directory)
     short = dataclasses.replace(note, name=note.name[:_TEXT_LENGTH], command=note.command[:_TEXT_LENGTH])
-    raw = json.dumps({"v": VERSION, **dataclasses.asdict(short)}).encode()
+    said = {"v": VERSION, **dataclasses.asdict(short)}
+    raw = json.dumps(said, ensure_ascii=False).encode("utf-8", "surrogatepass")  # escaped, two emojis take 24 bytes
     path = os.path.join(directory, note.life.session + SUFFIX)
     temporary = os.path.join(directory, f".{note.life.session}{SUFFIX}.new")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, _MODE)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import sys
 from typing import Final
 
 from guard.fit.check import DEFAULT_WAIT_SECONDS, POLICIES, RAISE, WAIT, answer, ask, enforce
 from guard.fit.paths import PATHS
 from guard.fit.values import Answer
 from guard.refusal import WouldNotFit
+from guard.saying import complain, say
 
 EXIT_FITS, EXIT_WOULD_NOT_FIT, EXIT_BAD_INPUT, EXIT_CANNOT_TELL = 0, 1, 2, 3
 _STATUS: Final = {
@@ -48,8 +48,9 @@ def run(arguments: argparse.Namespace) -> int:
                 enforce(question, WAIT, arguments.wait_seconds)
         found = answer(question)
     except ValueError as error:
-        sys.stderr.write(f"oomguard preflight: {error}\n")
+        complain(f"oomguard preflight: {error}\n")
         return EXIT_BAD_INPUT
     text = json.dumps(found.document()) if arguments.json else str(found)
-    sys.stdout.write(text + "\n")
+    with contextlib.suppress(OSError):  # the status is the answer
+        say(text + "\n")
     return _STATUS[found.answer]

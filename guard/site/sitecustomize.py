@@ -17,6 +17,10 @@ from importlib.machinery import PathFinder, SourceFileLoader
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
+# As in `guard.switches`, which cannot be imported yet; not set or empty is off here, as nobody has asked for the guard.
+_OFF = ("", "off", "0", "false", "no")
+
+
 def _same(entry: str) -> bool:
     return os.path.abspath(entry or ".") == _HERE
 
@@ -27,6 +31,13 @@ def _activate() -> None:
     boot.__file__ = path
     SourceFileLoader(boot.__name__, path).exec_module(boot)
     boot.activate()
+
+
+def _complain(text: str) -> None:
+    try:  # noqa: SIM105 - contextlib is dear to whoever would not import it
+        sys.stderr.write(text)
+    except Exception:  # noqa: BLE001, S110 - closed or full, which must not end the server's start
+        pass
 
 
 def _next_one() -> None:
@@ -41,8 +52,8 @@ def _next_one() -> None:
 
 sys.path[:] = [entry for entry in sys.path if not _same(entry)]
 try:
-    if os.environ.get("OOMGUARD") == "on":
+    if os.environ.get("OOMGUARD", "").strip().lower() not in _OFF:
         _activate()
 except Exception as error:  # noqa: BLE001 - whatever it is, the server starts without the guard
-    sys.stderr.write(f"oomguard: the guard is off in this process: {error!r}\n")
+    _complain(f"oomguard: the guard is off in this process: {error!r}\n")
 _next_one()

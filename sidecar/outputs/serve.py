@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -88,7 +89,8 @@ async def _listen(runner: web.AppRunner, options: HttpOptions) -> asyncio.Server
     loop = asyncio.get_running_loop()
     try:
         return await loop.create_server(protocol, options.host or None, options.port, backlog=_BACKLOG)
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, UnicodeError) as error:  # UnicodeError: no host can have such a name
         where = f"{options.host or '*'}:{options.port}"
-        reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
+        number = error.errno if isinstance(error, OSError) and not isinstance(error, socket.gaierror) else None
+        reason = os.strerror(number) if number else str(getattr(error, "strerror", None) or error)
         raise ServeError(f"cannot listen on {where}: {reason}; set another address with OOMGUARD_LISTEN") from error

@@ -86,6 +86,30 @@ def test_a_sidecar_that_cannot_be_asked_kills_nobody(
     assert "the sidecar cannot be asked" in ended.err
 
 
+def test_any_name_that_a_model_may_have_can_be_asked_about(tmp_path: Path) -> None:
+    """Spaces, letters of all scripts and what a path gives a meaning to arrive as they are."""
+    with answering(PASS) as (url, asked):
+        assert check(tmp_path, "--url", url, "--model", "a/b c?d#é%").returncode == 0
+    assert asked[0].startswith(b"GET /livez/a/b%20c%3Fd%23%C3%A9%25 HTTP/1.")
+
+
+def test_a_host_that_cannot_be_is_not_the_models_fault(tmp_path: Path) -> None:
+    """A name that no host can have is a sidecar that cannot be asked."""
+    ended = check(tmp_path, "--url", "http://a..b:1")
+    assert (ended.returncode, ended.out) == (0, "")
+    assert ended.err.startswith("oomguard check: the sidecar cannot be asked: ")
+    assert ended.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(("answer", "status"), [(PASS, 0), (FAIL, 1)])
+@pytest.mark.parametrize("outputs", [">&- 2>&-", ">/dev/full 2>/dev/full"])
+def test_outputs_that_take_nothing_change_no_answer(tmp_path: Path, answer: bytes, status: int, outputs: str) -> None:
+    """The exit status is the sidecar's word, whatever becomes of the text."""
+    with answering(answer) as (url, _):
+        command = ["sh", "-c", f'exec "$@" {outputs}', "sh", sys.executable, "-m", "guard.cli", "check", "--url", url]
+        assert run_command(command, environment(tmp_path)).returncode == status
+
+
 def test_nobody_listens(tmp_path: Path) -> None:
     """A dead sidecar refuses at once; a model is not failed for it."""
     with socket.socket() as taken:

@@ -80,6 +80,24 @@ def test_record_tree(tmp_path: Path) -> None:
     assert again.err.startswith("oomguard record-tree: ")
 
 
+@pytest.mark.parametrize(("output", "why"), [(">&-", "Bad file descriptor"), (">/dev/full", "No space left on device")])
+def test_an_output_that_takes_nothing_is_one_line(output: str, why: str, tmp_path: Path) -> None:
+    """Standard output that is closed or full is told on standard error, with status 2."""
+    for words in (["site-dir"], ["record-tree", str(tmp_path / f"tree{len(why)}")]):
+        command = ["sh", "-c", f'exec "$@" {output}', "sh", sys.executable, "-m", "guard.cli", *words]
+        assert run_command(command, environment(tmp_path)) == Ended(2, "", f"oomguard standard output: {why}\n")
+
+
+def test_a_folder_of_any_name_is_recorded_into(tmp_path: Path) -> None:
+    """A name that is no UTF-8 is shown as well as can be."""
+    folder = f"{tmp_path}/tree\udcff"
+    command = [sys.executable, "-m", "guard.cli", "record-tree", folder]
+    ended = run_command(command, environment(tmp_path, {"PYTHONIOENCODING": "utf-8:strict"}))
+    assert (ended.returncode, ended.err) == (0, "")
+    assert "tree\\udcff/origin.toml" in ended.out
+    assert Path(folder, "origin.toml").exists()
+
+
 def test_sidecar_commands_without_the_sidecar(tmp_path: Path) -> None:
     """Without the daemon's package its commands say how to install it; the guard's own commands work."""
     alone = tmp_path / "alone"

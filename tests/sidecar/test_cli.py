@@ -46,6 +46,20 @@ def test_wrong_usage_is_one_line_and_status_2(words: list[str], said: str, capsy
     assert error.count("\n") == 1
 
 
+@pytest.mark.parametrize("host", ["a..b", "no-such-host.invalid", "192.0.2.1"])
+def test_an_address_that_cannot_be_listened_on_is_one_line(host: str, tmp_path: Path) -> None:
+    """Whatever is wrong with the host, daemon and doctor name it in words."""
+    where = ["--dir", str(tmp_path / "shared"), "--listen", f"{host}:9475"]
+    command = [sys.executable, "-m", "sidecar.cli"]
+    daemon = subprocess.run([*command, "sidecar", *where], capture_output=True, text=True, timeout=50, check=False)
+    assert (daemon.returncode, daemon.stdout, daemon.stderr.count("\n")) == (2, "", 1)
+    assert daemon.stderr.startswith(f"oomguard sidecar: cannot listen on {host}:9475: ")
+    assert "Unknown error" not in daemon.stderr
+    doctor = subprocess.run([*command, "doctor", *where], capture_output=True, text=True, timeout=50, check=False)
+    assert (doctor.returncode, doctor.stderr) == (1, "")
+    assert f"{host}:9475: " in doctor.stdout
+
+
 def test_check_says_that_a_file_is_good(tmp_path: Path, capsys: Capture) -> None:
     """A good file is status 0."""
     file = tmp_path / "oomguard.toml"

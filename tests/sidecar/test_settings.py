@@ -64,8 +64,23 @@ def test_variables_of_others_are_left_alone() -> None:
         "OOMGUARD_SERVICE_PORT_HTTP": "9475",
         "OOMGUARD_PORT": "tcp://10.0.0.1:9475",
         "OOMGUARD_PORT_9475_TCP_ADDR": "10.0.0.1",
+        "OOMGUARD_METRICS_SERVICE_HOST": "10.0.0.2",
+        "OOMGUARD_METRICS_SERVICE_PORT": "9475",
+        "OOMGUARD_METRICS_PORT": "tcp://10.0.0.2:9475",
+        "OOMGUARD_METRICS_PORT_9475_TCP_PROTO": "tcp",
     }
     assert Settings() == load(None, foreign, {})
+
+
+def test_an_empty_variable_sets_nothing(tmp_path: Path) -> None:
+    """A Compose file's `${NAME:-}` is empty where nobody has said anything; a name that nobody knows is told still."""
+    file = tmp_path / "oomguard.toml"
+    file.write_text('probe = "tcp://x:1"\n')
+    environ = {key.variable: "" for key in keys()}
+    assert load(None, environ, {}) == Settings()
+    assert load(str(file), environ, {}).probe == (ProbeTarget(None, ProbeKind.TCP, "x:1"),)
+    with pytest.raises(SettingsError, match="OOMGUARD_PROB"):
+        load(None, {"OOMGUARD_PROB": ""}, {})
 
 
 @pytest.mark.parametrize(
@@ -81,6 +96,10 @@ def test_variables_of_others_are_left_alone() -> None:
         ({"OOMGUARD_LISTEN": "h:70000"}, {}, "listen", "HOST:PORT"),
         ({"OOMGUARD_PROBE": "ftp://x"}, {}, "probe", "http://HOST:PORT/PATH"),
         ({"OOMGUARD_PROBE": "tcp://x"}, {}, "probe", "a port"),
+        ({"OOMGUARD_PROBE": "http://x:99999/health"}, {}, "probe", "http://HOST:PORT/PATH"),
+        ({"OOMGUARD_PROBE": "grpc://x:0"}, {}, "probe", "grpc://HOST:PORT"),
+        ({"OOMGUARD_PROBE": "http://[::1/health"}, {}, "probe", "http://HOST:PORT/PATH"),
+        ({"OOMGUARD_PORT": "8000"}, {}, "OOMGUARD_PORT", "--help"),
         ({"OOMGUARD_SIGHT": "xray"}, {}, "sight", "shared_pid"),
         ({"OOMGUARD_HEALTH_FAILURE_THRESHOLD": "0"}, {}, "health.failure_threshold", "above zero"),
         ({"OOMGUARD_HEALTH_FAILURE_THRESHOLD": "1.5"}, {}, "health.failure_threshold", "whole number"),

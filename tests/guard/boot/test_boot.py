@@ -44,6 +44,19 @@ def test_servers_own_guard_package_with_submodules(tmp_path: Path) -> None:
     assert (ended.out, ended.err) == ("theirs\nthe server has a guard of its own True\n", "")
 
 
+def test_finder_of_old_on_the_path(tmp_path: Path) -> None:
+    """An import finder of the server without `find_spec` (Python warns and goes on) fails no import of `guard`."""
+    script = _script(
+        tmp_path / "app",
+        "import sys, warnings\nwarnings.simplefilter('ignore')\n"
+        "class Old:\n    def find_module(self, name, path=None): return None\n"
+        "sys.meta_path.insert(1, Old())\n" + SHOW,
+        guard=GUARD_OF_THE_SERVER,
+    )
+    ended = run_command([sys.executable, str(script)], environment(tmp_path, activated=True))
+    assert (ended.out, ended.err) == ("the server has a guard of its own True\n", "")
+
+
 @pytest.mark.parametrize("with_ours_on_path", [True, False])
 def test_public_names_are_the_active_ones(with_ours_on_path: bool, tmp_path: Path) -> None:  # noqa: FBT001 - a case
     """A server that imports our `guard` gets the package that is active already, installed beside it or not."""
@@ -116,7 +129,7 @@ def test_our_own_error_leaves_the_server_alone(tmp_path: Path) -> None:
     assert len(ended.err.splitlines()) == 1
 
 
-@pytest.mark.parametrize("switch", ["off", ""])
+@pytest.mark.parametrize("switch", ["off", "", "0", " No "])
 def test_without_the_switch_nothing_is_loaded(switch: str, tmp_path: Path) -> None:
     """With OOMGUARD unset or off our folder on the path only makes room for the next one."""
     ended = run_host("import sys; print('_oomguard' in sys.modules)", tmp_path, {"OOMGUARD": switch}, activated=True)

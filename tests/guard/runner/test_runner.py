@@ -60,6 +60,16 @@ def test_command_that_cannot_run(command: list[str], status: int, says: str, tmp
     assert (ended.returncode, ended.err.splitlines()[-1]) == (status, says)
 
 
+@pytest.mark.parametrize("outputs", [">&- 2>&-", ">/dev/full 2>/dev/full"])
+def test_outputs_that_take_nothing_change_no_end(outputs: str, tmp_path: Path) -> None:
+    """With its outputs closed or full the server runs and ends as ever, also where we have to complain."""
+    for program, status in (("exit 3", 3), ("kill -KILL $$", -9)):
+        command = ["sh", "-c", f'exec "$@" {outputs}', "sh", *RUN, "sh", "-c", program]
+        assert run_command(command, environment(tmp_path, {"OOMGUARD": "bogus"})).returncode == status
+    command = ["sh", "-c", f'exec "$@" {outputs}', "sh", *RUN, "no-such-command"]
+    assert run_command(command, environment(tmp_path)).returncode == 127
+
+
 def test_script_without_its_interpreter(tmp_path: Path) -> None:
     """A script whose interpreter is missing is not called missing itself, by path and by name on PATH."""
     script = tmp_path / "serve"
@@ -100,9 +110,10 @@ def test_python_server_is_activated(tmp_path: Path) -> None:
     assert len(child.strip()) == 16
 
 
-def test_off_switch_leaves_the_environment_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("word", ["off", "0"])
+def test_off_switch_leaves_the_environment_alone(word: str, tmp_path: Path) -> None:
     """With OOMGUARD=off the server gets the environment as it is, and nothing is opened."""
-    env = environment(tmp_path, {"OOMGUARD": "off"})
+    env = environment(tmp_path, {"OOMGUARD": word})
     assert run_command([*RUN, "env"], env).out == run_command(["env"], env).out
     assert list(tmp_path.iterdir()) == []
 

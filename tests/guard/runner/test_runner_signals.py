@@ -95,6 +95,18 @@ def test_signals_that_the_caller_ignores(tmp_path: Path) -> None:
     assert ended.out == plain.out
 
 
+def test_a_caller_that_ignores_its_childrens_ends_is_told_the_servers(tmp_path: Path) -> None:
+    """With SIGCHLD ignored the kernel reaps by itself: the runner hears of the end all the same, the server ignores."""
+    code = "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execvp(sys.argv[1], sys.argv[1:])"
+    ignoring = [sys.executable, "-c", code, *RUN]
+    assert (
+        run_command([*ignoring, "grep", "-q", "no such line", "/proc/self/status"], environment(tmp_path)).returncode
+        == 1
+    )
+    shown = run_command([*ignoring, "grep", "SigIgn", "/proc/self/status"], environment(tmp_path)).out
+    assert int(shown.split()[1], 16) == 1 << (signal.SIGCHLD - 1)
+
+
 def test_job_control_stop_and_continue(tmp_path: Path) -> None:
     """A server that job control stops makes the runner stop, so that a shell sees it; SIGCONT wakes both."""
     with started([sys.executable, "-c", ECHO_SIGNALS, str(int(signal.SIGCONT))], tmp_path) as runner:
