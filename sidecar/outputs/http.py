@@ -96,7 +96,7 @@ class _Pages:
 
         async def handle(request: web.Request) -> web.Response:
             now = self._clock.now()
-            answer = answers.ask(self._board, question, now, request.match_info.get("name"))
+            answer = answers.ask(self._board, question, now, request.match_info.get("name") or None)
             if question is Question.LIVE:
                 seen = [one.name for one in answer.models if one.view is not None]
                 self._livez.count(_asker(request), seen, now, passed=answer.passed)
@@ -181,7 +181,7 @@ def make_app(board: Board, options: HttpOptions | None = None) -> web.Applicatio
     for question in Question:
         handler = pages.health(question)
         app.router.add_get(f"/{question.value}", handler)
-        app.router.add_get(f"/{question.value}/{{name:.+}}", handler)
+        app.router.add_get(f"/{question.value}/{{name:.*}}", handler)
     app.router.add_get("/sidecar/livez", pages.sidecar(ready=False))
     app.router.add_get("/sidecar/readyz", pages.sidecar(ready=True))
     app.router.add_get("/status", pages.status)

@@ -80,10 +80,11 @@ async def _listen(runner: web.AppRunner, options: HttpOptions) -> asyncio.Server
     assert server is not None
 
     def protocol() -> asyncio.BaseProtocol:
-        if len(server.connections) >= options.max_connections:
-            idle = next((one for one in server.connections if one not in runner.app[STREAMING]), None)
-            if idle is not None:
-                idle.force_close()
+        # A connection stays listed until the loop's next turn, and one turn takes in as many as wait.
+        still_open = [one for one in server.connections if one.transport is not None]
+        too_many = max(0, len(still_open) + 1 - options.max_connections)
+        for one in [one for one in still_open if one not in runner.app[STREAMING]][:too_many]:
+            one.force_close()
         return server()
 
     loop = asyncio.get_running_loop()

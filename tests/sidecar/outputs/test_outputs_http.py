@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import socket
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -100,6 +101,13 @@ async def test_a_model_is_found_by_any_name() -> None:
         session.get("/livez/org/Mod%C3%A8le%207b") as answer,
     ):
         assert await answer.text() == "ok\n"
+
+
+@pytest.mark.parametrize("question", ["livez", "readyz", "startupz"])
+async def test_an_empty_name_is_none(question: str) -> None:
+    """`/livez/` asks about every model: a 404 would fail a probe whose name was left empty."""
+    async with pages(board(view())) as (session, _), session.get(f"/{question}/") as answer:
+        assert answer.status == 200
 
 
 async def test_a_name_that_is_not_utf8_breaks_no_page() -> None:
@@ -227,6 +235,30 @@ async def test_idle_connections_give_way_to_a_probe() -> None:
             end.cancel()
         for _, writer in silent:
             writer.close()
+
+
+async def test_a_burst_of_connections_leaves_no_more_than_are_allowed() -> None:
+    """What comes within one turn of the loop counts as well, or a scan of the port would take the sidecar's memory."""
+    async with pages(board(view()), max_connections=8, idle_seconds=300.0) as (session, server):
+        bursts = []
+        for _ in range(3):
+            bursts += [socket.create_connection((HOST, server.port)) for _ in range(60)]
+            async with session.get("/livez", timeout=aiohttp.ClientTimeout(30)) as answer:
+                assert answer.status == 200
+        ended = 0
+        async with asyncio.timeout(30):
+            while ended < len(bursts) - 60 - 8:
+                await asyncio.sleep(0.05)
+                ended = sum(_has_ended(one) for one in bursts)
+        for one in bursts:
+            one.close()
+
+
+def _has_ended(connection: socket.socket) -> bool:
+    with contextlib.suppress(BlockingIOError):
+        connection.settimeout(0)
+        return connection.recv(1, socket.MSG_PEEK) == b""
+    return False
 
 
 async def _ended(reader: asyncio.StreamReader) -> None:
