@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from guard.hooks.load_call import argument, begin_call
+from guard.hooks.load_sizes import unseen
 from guard.hooks.loads_in_flight import Work, completed, enclosing
 from guard.hooks.patching import Finishable, Patches, marked
 
@@ -40,7 +41,8 @@ def install(keeper: Keeper, module: ModuleType) -> Callable[[], None]:
     def begin_tensor(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Finishable | None:
         load = enclosing(keeper)
         if load is not None:
-            size = int(getattr(argument(args, kwargs, 3, "value"), "nbytes", 0) or 0)
+            with unseen():
+                size = int(getattr(argument(args, kwargs, 3, "value"), "nbytes", 0) or 0)
             load.turn(argument(args, kwargs, 1, "tensor_name"), size if load.copies else 0)
         return None
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
-from guard.hooks.load_call import begin_call, local_folder, wrap_classmethod
+from guard.hooks.load_call import argument, begin_call, in_subfolder, local_folder, wrap_classmethod
 from guard.hooks.loads_in_flight import Work
 from guard.hooks.patching import Finishable, Patches
 
@@ -26,11 +25,8 @@ def install(keeper: Keeper, module: ModuleType) -> Callable[[], None]:
     """Wrap the class method of one of the two modules."""
 
     def begin_load(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Finishable | None:
-        source = args[1] if len(args) > 1 else kwargs.get("pretrained_model_name_or_path")
-        folder = local_folder(source, kwargs.get("revision"))
-        part = kwargs.get("subfolder")
-        if isinstance(folder, (str, os.PathLike)) and isinstance(part, str):
-            folder = os.path.join(folder, part)  # noqa: PTH118 - no path object is made of a host's name
+        source = argument(args, kwargs, 1, "pretrained_model_name_or_path")
+        folder = in_subfolder(local_folder(source, kwargs.get("revision")), kwargs.get("subfolder"))
         return begin_call(keeper, folder, Work(label=_LABEL, copies=True, bar=False))
 
     patches = Patches()

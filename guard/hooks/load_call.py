@@ -57,6 +57,13 @@ def local_folder(source: object, revision: object = None) -> object:
     return cached(source, revision if isinstance(revision, str) else "main")
 
 
+def in_subfolder(folder: object, part: object) -> object:
+    """Give the folder in a folder that a call names; the folder itself where it names none."""
+    if isinstance(folder, (str, os.PathLike)) and isinstance(part, str) and part:
+        return os.path.join(folder, part)  # noqa: PTH118 - no path object is made of a host's name
+    return folder
+
+
 def wrap_classmethod(keeper: Keeper, patches: Patches, owner: Any, name: str, begin_one: Begin) -> None:  # noqa: ANN401
     """Wrap a class method; `begin_one` gets the class as its first argument."""
     original = vars(owner)[name]

@@ -52,5 +52,5 @@ def _warn(text: str) -> None:
     logger = logging.getLogger("oomguard")
     if logger.hasHandlers():
         logger.warning("%s", text)
-    else:
+    elif sys.stderr is not None:
         sys.stderr.write(f"oomguard: {text}\n")

@@ -15,8 +15,10 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from guard.fence import fence, swallowed
 from guard.hooks import load_check
 from guard.hooks.progress_bar import Bar, bar_for
+from guard.refusal import WouldNotFit
 
 if TYPE_CHECKING:
     from guard.box.writer import BoxWriter, OperationSlot
@@ -87,7 +89,8 @@ class Load:
                 return
             self._slot.progress(item, self._done)
             if self._bar is not None:
-                self._bar.show(item, self._done)
+                with fence("progress bar"):
+                    self._bar.show(item, self._done)
 
     def expect(self, size: int) -> None:
         """Count more bytes for what is in flight."""
@@ -111,16 +114,17 @@ class Load:
 
     def finish(self) -> None:
         """End the mark. What was in flight last counts as done."""
-        self.turn(None)
+        with fence("load"):
+            self.turn(None)
         slot, self._slot = self._slot, None
         if self in _open:
             _open.remove(self)
         if getattr(_local, "load", None) is self:
             _local.load = self._before
-        if self._bar is not None:
-            self._bar.clear()
         if slot is not None:
             slot.finish()
+        if self._bar is not None:
+            self._bar.clear()
 
 
 class Part:
@@ -156,15 +160,29 @@ def begin(keeper: Keeper, work: Work) -> Load | None:
         WouldNotFit: it would not, and OOMGUARD_PREFLIGHT=raise.
     """
     if work.kind == "load":
-        load_check.check(work.label, work.path, work.expected, work.surely)
+        _look(work)
     slot = keeper.begin(work.kind, work.label, file=work.path, bytes_expected=work.expected)
     if slot is None:
         return None
-    bar = bar_for(work.path or work.label, work.expected) if work.bar else None
+    bar: Bar | None = None
+    if work.bar:
+        with fence("progress bar"):
+            bar = bar_for(work.path or work.label, work.expected)
     load = Load(keeper.box, slot, work, bar)
     _local.load = load
     _open.append(load)
     return load
+
+
+def _look(work: Work) -> None:
+    """See whether it fits; where that fails the mark is kept all the same. Raises: `WouldNotFit`."""
+    try:
+        load_check.check(work.label, work.path, work.expected, work.surely)
+    except WouldNotFit:
+        raise
+    except Exception as error:
+        if not swallowed("preflight", error):
+            raise
 
 
 def enclosing(keeper: Keeper, path: str | None = None) -> Load | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from guard.hooks.load_sizes import unseen
 from guard.hooks.loads_in_flight import Part, Work, begin, enclosing
 from guard.hooks.patching import Finishable, Patches, marked
 
@@ -25,16 +26,16 @@ def install(keeper: Keeper, module: ModuleType) -> Callable[[], None]:
     target = module.Module
 
     def begin_load(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Finishable | None:
-        weights = args[1] if len(args) > 1 else kwargs["state_dict"]
         outer = enclosing(keeper)
         if outer is not None or _compiling():
             return None if outer is None else Part(outer)
-        return begin(keeper, Work(label=_LABEL, expected=sum(map(_bytes, weights.values()))))
+        return begin(keeper, Work(label=_LABEL, expected=_size(args[1] if len(args) > 1 else kwargs.get("state_dict"))))
 
     def begin_module(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Finishable | None:  # noqa: ARG001 - one shape
         load = enclosing(keeper)
         if load is not None:
-            item, size = _own(args[0], args[1], args[2])
+            with unseen():
+                item, size = _own(args[0], args[1], args[2])
             if item is not None:
                 counts = load.copies or load.path is None  # else a file's bytes are counted where they are read
                 load.turn(item, size if counts else 0)
@@ -52,7 +53,16 @@ def _own(module: Any, weights: Mapping[str, Any], prefix: str) -> tuple[str | No
     names = [name for name in (*module._parameters, *module._buffers) if prefix + name in weights]  # noqa: SLF001 - cheap
     if not names:
         return None, 0
-    return prefix + ", ".join(names), sum(_bytes(weights[prefix + name]) for name in names)
+    size = sum(_bytes(dict.__getitem__(weights, prefix + name)) for name in names) if isinstance(weights, dict) else 0
+    return prefix + ", ".join(names), size
+
+
+def _size(weights: object) -> int | None:
+    """Sum the bytes; None for a mapping of the host's own making, which may read each tensor that it is asked for."""
+    if not isinstance(weights, dict):
+        return None
+    with unseen():
+        return sum(map(_bytes, dict.values(weights)))
 
 
 def _bytes(value: Any) -> int:  # noqa: ANN401 - a tensor, or whatever a module keeps as extra state

@@ -10,6 +10,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
+from guard.hooks.load_sizes import unseen
 from guard.hooks.loads_in_flight import Load, Work, begin, enclosing
 from guard.hooks.patching import Finishable, Patches, marked
 
@@ -37,7 +38,9 @@ class _Move:
         """Say that a module is in flight."""
         name = self.names.get(id(module))
         if name is not None:
-            self._load.turn(name or None, _own_bytes(module))
+            with unseen():
+                size = _own_bytes(module)
+            self._load.turn(name or None, size)
 
     def finish(self) -> None:
         """End the mark and let the thread's next call be an outermost one."""
@@ -56,7 +59,9 @@ def install(keeper: Keeper, module: ModuleType) -> Callable[[], None]:
                 return None
             model = args[0]
             label = f"{type(model).__qualname__}.{name}"
-            load = begin(keeper, Work(label=label, kind="move", expected=sum(map(_own_bytes, model.modules()))))
+            with unseen():
+                size = sum(map(_own_bytes, model.modules()))
+            load = begin(keeper, Work(label=label, kind="move", expected=size))
             return None if load is None else _Move(here, load, model)
 
         return begin_move

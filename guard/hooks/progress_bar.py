@@ -54,12 +54,17 @@ class Bar:
 
 def bar_for(what: str, expected: int | None) -> Bar | None:
     """Give a bar if somebody can see it and there is a whole to be part of."""
-    if not expected or os.environ.get(SWITCH, "").strip().lower() == "off":
-        return None
-    stream = sys.stderr
-    if stream is None or not stream.isatty():
+    if not expected or os.environ.get(SWITCH, "").strip().lower() == "off" or not _is_terminal(sys.stderr):
         return None
     return Bar(os.path.basename(what), expected)  # noqa: PTH119 - no path object is made of a host's name
+
+
+def _is_terminal(stream: object) -> bool:
+    """Whether a stream is a terminal. What a server puts in its place may be None, closed, or lack any method."""
+    try:
+        return bool(stream.isatty()) and stream.fileno() >= 0  # type: ignore[attr-defined]
+    except (AttributeError, OSError, ValueError):
+        return False
 
 
 def line(what: str, item: str | None, done: int, expected: int, seconds: float) -> str:

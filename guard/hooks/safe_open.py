@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from guard.fence import fence
+from guard.hooks.load_sizes import unseen
 from guard.hooks.loads_in_flight import Load, Part, Work, absolute, begin, enclosing
 from guard.hooks.patching import Finishable, Patches, marked
 from guard.hooks.safetensors_header import Shard, read_shard
@@ -146,7 +147,8 @@ class _Watch:
         return Part(load)
 
     def got_part(self, part: Part, result: Any) -> None:  # noqa: ANN401 - a tensor of any framework
-        part.load.expect(int(getattr(result, "nbytes", 0)))
+        with unseen():
+            part.load.expect(int(getattr(result, "nbytes", 0)))
 
     def _mark(self, opened: _Opened) -> Load | None:
         """Give the mark that this file's tensors are told under."""

@@ -31,7 +31,7 @@ def install(keeper: Keeper, module: ModuleType) -> Callable[[], None]:
 
     def begin_load(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Finishable | None:
         source = args[0] if args else kwargs.get("f")
-        path = absolute(source if not hasattr(source, "read") else getattr(source, "name", None))
+        path = absolute(_file_of(source) if hasattr(source, "read") else source)
         outer = enclosing(keeper, path)
         if outer is not None:
             outer.turn("torch.load", 0, path)
@@ -68,6 +68,15 @@ def _begin(
     elif str(place) != "cpu" if place is not None else found is not None and found.files[0].on_device:
         label = "torch.load(map_location=device)"
     return begin(keeper, Work(label=label, path=path, expected=expected))
+
+
+def _file_of(stream: Any) -> object:  # noqa: ANN401 - whatever the host reads from
+    """Give the name of the file that a stream reads; a member of an archive has a name and is no file."""
+    try:
+        stream.fileno()
+    except (AttributeError, OSError, ValueError):
+        return None
+    return getattr(stream, "name", None)
 
 
 def _length(data: io.BytesIO) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from guard.hooks.load_call import begin_call, local_folder, wrap_classmethod
+from guard.hooks.load_call import argument, begin_call, in_subfolder, local_folder, wrap_classmethod
 from guard.hooks.loads_in_flight import Work, enclosing
 from guard.hooks.patching import Finishable, Patches, marked
 
@@ -30,7 +30,8 @@ def install(keeper: Keeper, module: ModuleType) -> Callable[[], None]:
     """Wrap them in `transformers.modeling_utils`."""
 
     def begin_load(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Finishable | None:
-        folder = local_folder(args[1] if len(args) > 1 else None, kwargs.get("revision"))
+        folder = local_folder(argument(args, kwargs, 1, "pretrained_model_name_or_path"), kwargs.get("revision"))
+        folder = in_subfolder(folder, kwargs.get("subfolder"))
         return begin_call(keeper, folder, Work(label=_LABEL, bar=False), lambda found: _converted(found, kwargs))
 
     def begin_warmup(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Finishable | None:  # noqa: ARG001 - one shape

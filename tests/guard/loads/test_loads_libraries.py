@@ -149,6 +149,7 @@ unet = UNet2DModel(sample_size=8, block_out_channels=(32,), down_block_types=("D
 DDPMPipeline(unet=unet, scheduler=DDPMScheduler()).save_pretrained(os.path.join(folder, "pipe"))
 DDPMPipeline.from_pretrained(os.path.join(folder, "pipe"))
 UNet2DModel.from_pretrained(os.path.join(folder, "pipe"), subfolder="unet")
+LlamaForCausalLM.from_pretrained(pretrained_model_name_or_path=folder, subfolder="llama", dtype=torch.float32)
 """,
         tmp_path,
     )
@@ -159,6 +160,7 @@ UNet2DModel.from_pretrained(os.path.join(folder, "pipe"), subfolder="unet")
         ("accelerate.load_checkpoint", "llama", True),
         ("diffusers.from_pretrained", "pipe", True),
         ("diffusers.from_pretrained", "unet", True),
+        ("transformers.from_pretrained", "llama", True),
     ]
     items = [item or "" for _, _, item, _ in told]
     assert items[0].startswith("model-0000")
