@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from guard.admission import Admission, requests
-from guard.fence import fence, swallowed
+from guard.fence import fence, swallowed, troubles
 from guard.keeper import keeper, switched_off
 
 TYPE_CHECKING = False
@@ -39,14 +39,12 @@ class Handle:
     @property
     def active(self) -> bool:
         """Whether this handle still has hooks in place."""
-        return _current is self
+        return _current() is self
 
     def uninstall(self) -> None:
         """Take every hook out again, last one first. Hooks that others put on top stay and keep working."""
-        global _current  # noqa: PLW0603 - one installation a process
-        if _current is not self:
+        if _current() is not self or _installed.pop(_THE_ONE, None) is None:
             return
-        _current = None
         for name, undo in reversed(self._undo):
             with fence(name):
                 undo()
@@ -54,8 +52,14 @@ class Handle:
             keeper.disarm()
 
 
-_current: Handle | None = None
+_THE_ONE = "handle"
+_installed: dict[str, Handle] = {}
+"""The one installation of a process, or nothing. A dictionary, as `setdefault` lets one of several threads win."""
 _off = Handle([])
+
+
+def _current() -> Handle | None:
+    return _installed.get(_THE_ONE)
 
 
 def install(*, note_sigterm: bool = False) -> Handle:
@@ -66,7 +70,7 @@ def install(*, note_sigterm: bool = False) -> Handle:
             makes a default death by SIGTERM wait for the interpreter (see `guard.hooks.sigterm`).
 
     Returns:
-        A handle with `uninstall()`. With OOMGUARD=off one that is not active.
+        A handle with `uninstall()`. With OOMGUARD=off, and in a subinterpreter, one that is not active.
     """
     handle = prepare(note_sigterm=note_sigterm)
     if handle.active:
@@ -76,23 +80,34 @@ def install(*, note_sigterm: bool = False) -> Handle:
 
 def prepare(*, note_sigterm: bool = False) -> Handle:
     """Install without opening anything: the first mark, failure or model library opens box and link."""
-    global _current  # noqa: PLW0603 - one installation a process
-    if switched_off():
+    if switched_off() or _elsewhere():
         return _off
-    if _current is not None:
-        return _current
     undo: list[tuple[str, Callable[[], None]]] = []
-    _current = Handle(undo)
+    ours = Handle(undo)
+    current = _installed.setdefault(_THE_ONE, ours)
+    if current is not ours:
+        return current
     with fence("install"):
         from guard.hooks import install_all
 
         keeper.arm()
         install_all(keeper, undo, note_sigterm=note_sigterm)
-    return _current
+    return ours
+
+
+def _elsewhere() -> bool:
+    """Whether this is a place where the guard stays out, and say so."""
+    with fence("install"):
+        from guard.interpreter import is_main
+
+        if is_main():
+            return False
+        troubles.add("install", "it stays out of subinterpreters")
+    return True
 
 
 class _Marked:
-    """Work in flight, as a context manager. Not re-entrant; make one for each piece of work."""
+    """Work in flight, as a context manager. Make one for each piece of work: one that is entered twice is one mark."""
 
     __slots__ = ("_at_most_seconds", "_bytes_expected", "_file", "_label", "_slot")
     _kind = ""
@@ -115,6 +130,8 @@ class _Marked:
                     raise
 
     def _open(self) -> None:
+        if self._slot is not None:
+            return
         self._slot = keeper.begin(
             self._kind,
             self._label,
@@ -136,8 +153,7 @@ class loading(_Marked):  # noqa: N801 - reads as a statement: `with guard.loadin
     _kind = "load"
 
     def __init__(self, what: str | os.PathLike[str], bytes_expected: int | None = None) -> None:
-        text = str(what)
-        super().__init__("guard.loading", text, bytes_expected, None)
+        super().__init__("guard.loading", _text(what), bytes_expected, None)
 
     def __enter__(self) -> loading:  # noqa: PYI034 - not made for subclassing; `typing` stays unimported
         """Begin the mark."""
@@ -153,6 +169,18 @@ class loading(_Marked):  # noqa: N801 - reads as a statement: `with guard.loadin
             except Exception as error:
                 if not swallowed("loading", error):
                     raise
+
+
+def _text(what: object) -> str | None:
+    """Give a path of any kind, or a label, as text; None for what has none."""
+    if isinstance(what, str):
+        return what
+    try:
+        return os.fsdecode(what) if isinstance(what, (bytes, os.PathLike)) else str(what)
+    except Exception as error:
+        if not swallowed("loading", error):
+            raise
+        return None
 
 
 class busy(_Marked):  # noqa: N801 - reads as a statement: `with guard.busy("compile", at_most=600):`
@@ -216,10 +244,11 @@ def on_pressure(what: F | str, *, cooldown_seconds: float | None = None) -> F | 
 
     Args:
         what: the level, or the function itself.
-        cooldown_seconds: between two runs, 30 by default. For the first form alone.
+        cooldown_seconds: between two runs, 30 by default, 1 at least. For the first form alone.
 
     Raises:
-        ValueError: there is no such level.
+        ValueError: there is no such level, or the cooldown is no number of seconds.
+        TypeError: what is given is no function, or an `async` one: nobody would await it.
     """
     if not isinstance(what, str):
         return _listen(what, None, cooldown_seconds)
@@ -229,9 +258,11 @@ def on_pressure(what: F | str, *, cooldown_seconds: float | None = None) -> F | 
 
 
 def _listen(callback: F, level: str | None, cooldown_seconds: float | None) -> F:
-    with fence("on_pressure"):
-        from guard.relief_setup import listen
+    from guard.relief_setup import check_callback, check_cooldown, listen
 
+    check_callback(callback)
+    check_cooldown(cooldown_seconds)
+    with fence("on_pressure"):
         listen(keeper, callback, level, cooldown_seconds)
     return callback
 
@@ -242,10 +273,10 @@ def relieve(*actions: str, level: str | None = None, cooldown_seconds: float | N
     Args:
         actions: see docs/relief.md for what each does and when it does nothing.
         level: from which they run. None: each its own, "warning" for the first two, "critical" for the others.
-        cooldown_seconds: between two runs of one action, 30 by default.
+        cooldown_seconds: between two runs of one action, 30 by default, 1 at least.
 
     Raises:
-        ValueError: there is no such action or level.
+        ValueError: there is no such action or level, or the cooldown is no number of seconds.
     """
     from guard.relief_setup import add_built_in
 
@@ -281,7 +312,7 @@ def cuda_memory(
     """
     from guard.cuda.limits import CudaMemory, limits
 
-    if _current is None:
+    if _current() is None:
         return CudaMemory(device=device, refused=("the guard is not installed",))
     with fence("cuda_memory"):
         return limits.set(fraction, reserve_bytes, device)
@@ -292,4 +323,4 @@ def status() -> Status:
     """Say what the guard does in this process right now: hooks, box, link, and everything that went wrong."""
     from guard.condition import gather
 
-    return gather(active=_current is not None)
+    return gather(active=_current() is not None)

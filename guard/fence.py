@@ -31,8 +31,12 @@ class Troubles:
         self.latest: list[str] = []
 
     def add(self, where: str, what: object) -> None:
-        """Keep one trouble as text; an exception is named by its type."""
-        text = f"{type(what).__name__}: {what}" if isinstance(what, BaseException) else str(what)
+        """Keep one trouble as text; an exception is named by its type, whatever its `__str__` does."""
+        name = f"{type(what).__name__}: " if isinstance(what, BaseException) else ""
+        try:
+            text = f"{name}{what}"
+        except Exception as broken:  # noqa: BLE001 - a callback of the host may raise anything
+            text = f"{name}(no text: __str__ raised {type(broken).__name__})"
         self.count += 1
         self.latest.append(f"{where}: {text[:_TEXT_LIMIT]}")
         del self.latest[:-_KEPT]
@@ -41,7 +45,7 @@ class Troubles:
 troubles = Troubles()
 
 
-def swallowed(where: str, exc: Exception) -> bool:
+def swallowed(where: str, exc: BaseException) -> bool:
     """Remember an error of our own; true if it shall go no further. For hot paths, where `fence` costs too much."""
     troubles.add(where, exc)
     return os.environ.get(SWITCH) != "raise"

@@ -14,12 +14,14 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass, replace
+from types import CoroutineType
 from typing import TYPE_CHECKING, Final
 
-from guard.fence import fence, swallowed
+from guard.fence import fence, swallowed, troubles
 from guard.kernel.reader import Reader
 from guard.link.protocol import Pressure, Relieved
 from guard.pressure import CALM, NONE, Gauge, Word, rank
+from guard.recognise import text_of
 from guard.relief_measure import freed, held
 from guard.threads import start_unseen
 
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 
 COOLDOWN_SECONDS: Final = 30.0
 """Between two runs of one action. What it gave back is used again in less; twice a minute is no load."""
+LEAST_COOLDOWN_SECONDS: Final = 1.0
+"""Less would keep a thread busy while memory is short."""
 _KEPT_EFFECTS: Final = 16
 _TEXT_LIMIT: Final = 200
 
@@ -153,24 +157,17 @@ class Relief:
         for listener in tuple(self._listeners):
             if listener.level is None:
                 if changed:
-                    with fence(f"on_pressure {listener.name}"):
-                        listener.callback(notice)
+                    _call(listener, notice)
             elif listener.due_s(notice.level) <= time.monotonic():
                 self._relieve(listener, notice)
 
     def _relieve(self, listener: _Listener, notice: Pressure) -> None:
         """Run one action and measure what it gave back."""
         began_s = listener.ran_s = time.monotonic()
-        reader, said = Reader(), ""
+        reader = Reader()
         with fence(f"relief {listener.name}"):
             before = held(reader)
-            try:
-                answer = listener.callback(notice)
-                said = answer if isinstance(answer, str) else ""
-            except Exception as error:
-                said = f"{type(error).__name__}: {error}"
-                if not swallowed(f"relief {listener.name}", error):
-                    raise
+            said = _call(listener, notice)
             after = held(reader)
             effect = Relieved(
                 action=listener.name[:_TEXT_LIMIT],
@@ -183,3 +180,18 @@ class Relief:
             )
             self.effects.append(effect)
             self._tell(effect)
+
+
+def _call(listener: _Listener, notice: Pressure) -> str:
+    """Call it and give what it says, or what it raised: the thread is ours, so `sys.exit()` in it asks for nothing."""
+    where = f"on_pressure {listener.name}"
+    try:
+        answer = listener.callback(notice)
+    except BaseException as error:
+        if not swallowed(where, error):
+            raise
+        return f"{type(error).__name__}: {text_of(error)}"
+    if isinstance(answer, CoroutineType):
+        answer.close()
+        troubles.add(where, "it gave back a coroutine, which nobody awaits")
+    return answer if isinstance(answer, str) else ""

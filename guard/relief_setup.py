@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from guard.fence import troubles
 from guard.pressure import LEVELS
-from guard.relief import COOLDOWN_SECONDS
+from guard.relief import COOLDOWN_SECONDS, LEAST_COOLDOWN_SECONDS
 from guard.relief_actions import BUILT_IN
 
 if TYPE_CHECKING:
@@ -16,13 +16,37 @@ if TYPE_CHECKING:
     from guard.link.protocol import Pressure
 
 
+_NEVER_RUNS: Final = 0x20 | 0x80 | 0x200
+"""Flags of code that gives a generator or a coroutine instead of running (`inspect.CO_*`; inspect is not light)."""
+
+
+def check_callback(callback: object) -> None:
+    """Raise `TypeError` for what cannot be called, or would not run when it is."""
+    if not callable(callback):
+        raise TypeError(f"what hears of pressure is a function, not {callback!r}")
+    if getattr(getattr(callback, "__code__", None), "co_flags", 0) & _NEVER_RUNS:
+        raise TypeError(
+            f"{getattr(callback, '__qualname__', callback)} would not run: it is called in a thread that has no loop. "
+            "Register a plain function that calls asyncio.run_coroutine_threadsafe(..., loop)"
+        )
+
+
+def check_cooldown(seconds: float | None) -> None:
+    """Raise `ValueError` for what is no number of seconds."""
+    if seconds is not None and not (isinstance(seconds, int | float) and seconds >= 0):
+        raise ValueError(f"cooldown_seconds is a number of seconds, not {seconds!r}")
+
+
+def _cooldown(seconds: float | None) -> float:
+    return COOLDOWN_SECONDS if seconds is None else max(LEAST_COOLDOWN_SECONDS, seconds)
+
+
 def listen(
     keeper: Keeper, callback: Callable[[Pressure], object], level: str | None, cooldown_seconds: float | None
 ) -> None:
     """Put a callback of the host in place."""
     name = f"{getattr(callback, '__module__', '')}.{getattr(callback, '__qualname__', type(callback).__qualname__)}"
-    seconds = COOLDOWN_SECONDS if cooldown_seconds is None else cooldown_seconds
-    keeper.relieving().add(callback, name, level, seconds)
+    keeper.relieving().add(callback, name, level, _cooldown(cooldown_seconds))
     keeper.watch_pressure()
 
 
@@ -30,14 +54,15 @@ def add_built_in(keeper: Keeper, names: Sequence[str], level: str | None, cooldo
     """Put built-in actions in place; no name is all of them.
 
     Raises:
-        ValueError: there is no such action or level.
+        ValueError: there is no such action or level, or the cooldown is no number of seconds.
     """
-    unknown = [name for name in names if name not in BUILT_IN]
+    check_cooldown(cooldown_seconds)
+    unknown = [name for name in names if not isinstance(name, str) or name not in BUILT_IN]
     if unknown:
-        raise ValueError(f"no such relief: {', '.join(unknown)}; there is {', '.join(BUILT_IN)}")
+        raise ValueError(f"no such relief: {', '.join(map(str, unknown))}; there is {', '.join(BUILT_IN)}")
     if level is not None and level not in LEVELS[1:]:
         raise ValueError(f"a level is one of {', '.join(LEVELS[1:])}, not {level!r}")
-    seconds = COOLDOWN_SECONDS if cooldown_seconds is None else cooldown_seconds
+    seconds = _cooldown(cooldown_seconds)
     for name in names or tuple(BUILT_IN):
         action, from_level = BUILT_IN[name]
         keeper.relieving().add(action, name, level or from_level, seconds)

@@ -6,6 +6,8 @@ made at first use, as importing this package imports nothing.
 
 from __future__ import annotations
 
+from guard.fence import swallowed
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from contextvars import ContextVar, Token
@@ -24,7 +26,12 @@ class tag:  # noqa: N801 - reads as a statement: `with guard.tag("request 42"):`
     __slots__ = ("_text", "_token")
 
     def __init__(self, text: str) -> None:
-        self._text = str(text)[:_LIMIT]
+        try:
+            self._text = str(text)[:_LIMIT]
+        except Exception as error:
+            if not swallowed("tag", error):
+                raise
+            self._text = ""
         self._token: Token[str] | None = None
 
     def __enter__(self) -> None:

@@ -163,7 +163,7 @@ class BoxWriter:
                 if len(self._beats) == layout.BEATS.count:
                     return
                 beat = self._beats[name] = _Beat(len(self._beats), name)
-            beat.count += n
+            beat.count = min(beat.count + (n if type(n) is int else int(n)), _MOST)  # a tensor or numpy's is not kept
             head = layout.BEAT.pack(beat.count, time.monotonic_ns(), len(beat.name))
             self.mapped.store(beat.cell, head + beat.name)
 

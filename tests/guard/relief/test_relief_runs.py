@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -9,6 +10,7 @@ from queue import Queue
 
 import pytest
 
+from guard.fence import troubles
 from guard.link.protocol import Pressure, Relieved
 from guard.pressure import CALM
 from guard.relief import Relief
@@ -126,6 +128,44 @@ def test_a_broken_action_stops_nothing(stage: Stage, monkeypatch: pytest.MonkeyP
     assert stage.next() == ("after", "warning")
     told = [stage.told.get(timeout=30) for _ in range(3)]
     assert [run.said for run in told if run.action == "broken"] == ["OSError: no such cache"] * 2
+
+
+class _WordlessError(Exception):
+    """It has no text."""
+
+    def __str__(self) -> str:
+        raise OSError("mute")
+
+
+@pytest.mark.parametrize("level", ["warning", None])
+@pytest.mark.parametrize("raised", [SystemExit(3), KeyboardInterrupt(), _WordlessError()])
+def test_whatever_a_callback_raises(
+    raised: BaseException, level: str | None, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`sys.exit()` in a callback, or an error without a text, ends no thread: who comes after it hears as well."""
+    monkeypatch.setenv("OOMGUARD_FENCE", "")
+    troubles.latest.clear()
+
+    def broken(_notice: Pressure) -> None:
+        raise raised
+
+    stage.relief.add(broken, "broken", level, 60.0)
+    stage.relief.add(stage.callback("after"), "after", level, 60.0)
+    stage.press("warning")
+    assert stage.next() == ("after", "warning")
+    assert any("on_pressure broken" in trouble for trouble in troubles.latest)
+
+
+def test_a_coroutine_is_said(stage: Stage) -> None:
+    """A callable that turns out to give a coroutine is noted, without a warning of Python's."""
+
+    async def later(_notice: Pressure) -> None:
+        """Never run."""
+
+    stage.relief.add(functools.partial(later), "later", "warning", 60.0)
+    stage.press("warning")
+    assert stage.told.get(timeout=30).said == ""
+    assert "on_pressure later: it gave back a coroutine, which nobody awaits" in troubles.latest
 
 
 def test_what_was_given_back_is_measured(stage: Stage) -> None:
