@@ -20,7 +20,7 @@ def footprint(what: str | os.PathLike[str]) -> Footprint:
     Raises:
         FootprintError: missing, cut off, no weights in it, or of a format that is not known.
     """
-    path = os.fspath(what)
+    path = os.fsdecode(what)
     if os.path.isdir(path):  # noqa: PTH112 - no path object is made of a host's name
         return Footprint(path, read_folder(path))
     if path.endswith(".index.json"):

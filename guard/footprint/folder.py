@@ -37,7 +37,7 @@ def read_folder(path: str) -> tuple[WeightFile, ...]:
     """Read the weights of a folder, and of its components if it is a pipeline of diffusers."""
     names = _names(path)
     if _PIPELINE in names:
-        parts = [part for name in names if (part := posixpath.join(path, name)) and Path(part).is_dir()]
+        parts = [part for name in names if os.path.isdir(part := posixpath.join(path, name))]  # noqa: PTH112 - never raises
         files = tuple(file for part in parts for file in _weights(part, _names(part)))
     else:
         files = _weights(path, names)

@@ -17,7 +17,7 @@ _SCALAR_BYTES: Final = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 1
 _STRING, _ARRAY = 8, 9
 _ALIGNMENT: Final = 32
 _WALKED_LIMIT: Final = 4096
-"""Strings, pairs and tensors that are walked, some 3 ms of them."""
+"""Strings, arrays, pairs and tensors that are walked, some 3 ms of them."""
 _MOST_DIMENSIONS: Final = 8
 _DEEPEST_ARRAY: Final = 4
 
@@ -52,11 +52,15 @@ class _Walk:
             raise FootprintError(f"{self._path}: cut off within its header")
         self._file.seek(count, 1)
 
-    def string(self) -> None:
-        """Skip a string."""
+    def step(self) -> None:
+        """Count a string or an array, whether or not it is empty."""
         self._steps += 1
         if self._steps > _WALKED_LIMIT:
             raise _TooLongError
+
+    def string(self) -> None:
+        """Skip a string."""
+        self.step()
         self.skip(self.number(8))
 
     def value(self, kind: int, depth: int = 0) -> None:
@@ -66,6 +70,7 @@ class _Walk:
         elif kind == _STRING:
             self.string()
         elif kind == _ARRAY and depth < _DEEPEST_ARRAY:
+            self.step()
             element, count = self.number(4), self.number(8)
             if element in _SCALAR_BYTES:
                 self.skip(_SCALAR_BYTES[element] * count)

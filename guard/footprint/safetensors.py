@@ -53,8 +53,10 @@ def _sizes(header: bytes, path: str) -> tuple[Counter[str], int]:
             wrong = wrong or not 0 <= begin <= end
             by_dtype[str(entry["dtype"])] += end - begin
             last = max(last, end)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
         raise FootprintError(f"{path}: no safetensors file: its header cannot be read") from error
     if wrong:
         raise FootprintError(f"{path}: no safetensors file: a tensor ends before it begins")
+    if sum(by_dtype.values()) > last:
+        raise FootprintError(f"{path}: no safetensors file: its tensors overlap")
     return by_dtype, last

@@ -36,7 +36,7 @@ def read(file: BinaryIO, path: str, file_bytes: int) -> WeightFile:
         inner = name.partition(b"/")[2]
         if inner.startswith((b"data/", b"constants/", b"tensors/")) and not inner.endswith(b".json"):
             weights += size
-        if inner == b"data.pkl":
+        if inner == b"data.pkl" and offset < file_bytes:
             pickle = (offset, len(name), size)
         if inner.startswith(b"code/"):
             kind = Format.TORCHSCRIPT

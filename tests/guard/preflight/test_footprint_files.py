@@ -128,12 +128,20 @@ def test_fifo_in_place_of_a_file(name: str, within: bool, tmp_path: Path) -> Non
         footprint(tmp_path if within else tmp_path / name)
 
 
+def _header(text: bytes) -> bytes:
+    return len(text).to_bytes(8, "little") + text + bytes(8)
+
+
 HOSTILE = {
     "header of 2^63 bytes": (1 << 63).to_bytes(8, "little") + b"{}",
     "deep": (50_000).to_bytes(8, "little") + b"[" * 50_000,
     "long number": (20_020).to_bytes(8, "little") + b'{"a":{"x":' + b"9" * 20_000 + b"}        }",
     "gguf with 2^60 pairs": struct.pack("<4sIQQ", b"GGUF", 3, 1, 1 << 60),
     "zip that claims a large directory": b"PK\3\4" + bytes(60) + b"PK\5\6" + b"\xff" * 18,
+    "a tensor that never ends": _header(b'{"a":{"dtype":"F32","data_offsets":[0,1e999]}}'),
+    "tensors one over the other": _header(
+        b'{"a":{"dtype":"F32","data_offsets":[0,8]},"b":{"dtype":"F32","data_offsets":[4,8]}}'
+    ),
     "zip64 that leads out": b"PK\3\4" + bytes(60) + b"PK\6\7" + b"\xff" * 16 + b"PK\5\6" + b"\xff" * 18,
 }
 
@@ -147,6 +155,35 @@ def test_hostile_headers(name: str, tmp_path: Path) -> None:
     with pytest.raises(FootprintError):
         footprint(path)
     assert time.process_time() - started < 0.2
+
+
+def test_gguf_of_empty_arrays(tmp_path: Path) -> None:
+    """A header that holds nothing, millions of times, is not walked to its end."""
+    inner = struct.pack("<IQ", 9, 4096) + struct.pack("<IQ", 4, 0) * 4096
+    pair = struct.pack("<Q", 1) + b"k" + struct.pack("<IIQ", 9, 9, 400) + inner * 400
+    path = tmp_path / "m.gguf"
+    path.write_bytes(struct.pack("<4sIQQ", b"GGUF", 3, 0, 1) + pair)
+    started = time.process_time()
+    assert footprint(path).tensor_bytes == path.stat().st_size
+    assert time.process_time() - started < 0.2
+
+
+def test_zip64_pickle_out_of_this_world(tmp_path: Path) -> None:
+    """A pickle that is said to lie past what a file can have is not looked into; the rest counts."""
+    name = b"archive/data.pkl"
+    extra = struct.pack("<HHQQQ", 1, 24, 10, 10, (1 << 64) - 1)
+    fields = (45, 45, 0, 0, 0, 0, 0, 0xFFFFFFFF, 0xFFFFFFFF, len(name), len(extra), 0, 0, 0, 0, 0xFFFFFFFF)
+    entry = struct.pack("<4s6H3I5H2I", b"PK\1\2", *fields) + name + extra
+    end = struct.pack("<4s4HIIH", b"PK\5\6", 0, 0, 1, 1, len(entry), 64, 0)
+    path = tmp_path / "m.pt"
+    path.write_bytes(b"PK\3\4" + bytes(60) + entry + end)
+    assert footprint(path).tensor_bytes == 10
+
+
+def test_path_in_bytes(tmp_path: Path) -> None:
+    """A path may be bytes, as for `open`, also such as are no text."""
+    path = write.safetensors(tmp_path / os.fsdecode(b"\xff.safetensors"), {"a": ("F32", 40)})
+    assert footprint(os.fsencode(path)).path == str(path)
 
 
 @settings(max_examples=300)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -64,6 +65,19 @@ def test_pipeline_of_components(tmp_path: Path) -> None:
         write.safetensors(tmp_path / name / file, {"a": ("F32", 40)})
     (tmp_path / "scheduler").mkdir()
     assert footprint(tmp_path).tensor_bytes == 80
+
+
+def test_pipeline_whose_parts_cannot_be_looked_at(tmp_path: Path) -> None:
+    """Names in a folder that lead nowhere, here since they are too long together, are no components."""
+    path = str(tmp_path)
+    while len(path) < 4000:
+        path += "/" + "d" * min(200, 4090 - len(path) - 1)
+        Path(path).mkdir()
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    os.close(os.open("model_index.json", os.O_WRONLY | os.O_CREAT, dir_fd=folder))
+    os.close(folder)
+    with pytest.raises(FootprintError, match="a folder without weights"):
+        footprint(path)
 
 
 @pytest.mark.parametrize(
