@@ -106,7 +106,8 @@ class _Finder:
         if name != PUBLIC:
             return sys.modules.get(PUBLIC) is sys.modules.get(ALIAS)
         for finder in tuple(sys.meta_path):
-            spec = None if finder is self else finder.find_spec(name, None, target)
+            find_spec = None if finder is self else getattr(finder, "find_spec", None)  # absent in finders of old
+            spec = None if find_spec is None else find_spec(name, None, target)
             if spec is not None:
                 return spec.origin is not None and os.path.dirname(os.path.abspath(spec.origin)) == _ROOT
         return True

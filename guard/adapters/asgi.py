@@ -34,7 +34,7 @@ class GuardMiddleware:
 
     Args:
         app: the application.
-        exempt: paths that go through untouched, with what lies below them.
+        exempt: paths that go through untouched, with what lies below them; below "/" lies nothing.
         retry_after_seconds: what a request that is turned away is told.
     """
 
@@ -42,13 +42,13 @@ class GuardMiddleware:
         self, app: App, *, exempt: Iterable[str] = EXEMPT, retry_after_seconds: int = RETRY_AFTER_SECONDS
     ) -> None:
         self._app = app
-        self._exempt = tuple(path.rstrip("/") for path in exempt)
+        self._exempt = tuple(path.rstrip("/") for path in ((exempt,) if isinstance(exempt, str) else exempt))
         self._retry_after = str(retry_after_seconds).encode()
         guard.install()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Serve one connection."""
-        if scope["type"] not in ("http", "websocket") or self._is_exempt(scope.get("path", "")):
+        if scope["type"] not in ("http", "websocket") or self._is_exempt(scope.get("path") or ""):
             await self._app(scope, receive, send)
             return
         admission = guard.admit()
@@ -60,7 +60,8 @@ class GuardMiddleware:
         guard.beat("requests")
 
     def _is_exempt(self, path: str) -> bool:
-        return any(path == one or path.startswith(f"{one}/") for one in self._exempt)
+        plain = path.rstrip("/")
+        return any(plain == one or (one and plain.startswith(f"{one}/")) for one in self._exempt)
 
     async def _turn_away(self, scope: Message, receive: Receive, send: Send) -> None:
         prefix = ""

@@ -10,6 +10,7 @@ import pytest
 
 from guard.adapters.asgi import GuardMiddleware
 from tests.guard.adapters.served import Served, served
+from tests.guard.hosts import run_host
 from tests.lab.kit.wait import until
 
 STARLETTE = """
@@ -143,3 +144,36 @@ async def test_a_websocket_is_refused() -> None:
     assert (start["type"], start["status"]) == ("websocket.http.response.start", 503)
     assert (b"retry-after", b"7") in start["headers"]
     assert body["type"] == "websocket.http.response.body"
+
+
+@pytest.mark.parametrize(
+    ("exempt", "passes", "counts"),
+    [
+        (("/",), ("/",), ("/generate", "/a/b")),
+        ("/status", ("/status", "/status/", "/status/deep"), ("/", "/s", "/statuses", "")),
+        (("/health", "/-/"), ("/health/", "/-/live", "/-"), ("/", "/healthy", "/-x")),
+        ((), (), ("/", "/health")),
+    ],
+    ids=["the-root-alone", "one-without-a-tuple", "folders", "none"],
+)
+def test_what_is_exempt(exempt: Any, passes: tuple[str, ...], counts: tuple[str, ...], tmp_path: Path) -> None:  # noqa: ANN401 - as a server passes it
+    """A path and what lies below it; "/" is the one page, and a lone string is one path, not its letters."""
+    ended = run_host(
+        f"""
+import asyncio, guard
+from guard.adapters.asgi import GuardMiddleware
+async def app(scope, receive, send): pass
+middleware = GuardMiddleware(app, exempt={exempt!r})
+def counted(path):
+    before = sum(beat.count for beat in beats() if beat.name == "requests")
+    asyncio.run(middleware({{"type": "http", "path": path}}, None, None))
+    return sum(beat.count for beat in beats() if beat.name == "requests") > before
+def beats():
+    from guard.box.reader import parse_box
+    with open(guard.status().box, "rb") as file:
+        return parse_box(file.read(), "box").value.beats
+print([counted(path) for path in {(*passes, *counts)!r}])
+""",
+        tmp_path,
+    )
+    assert (ended.err, ended.out) == ("", f"{[False] * len(passes) + [True] * len(counts)}\n")
