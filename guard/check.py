@@ -97,10 +97,10 @@ def _quoted(name: str) -> str:
 
 
 def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not 0 < seconds < 3600:  # noqa: PLR2004 - an hour, past any probe's patience
-        raise ValueError(text)
-    return seconds
+    with contextlib.suppress(ValueError):
+        if 0 < float(text) < 3600:  # noqa: PLR2004 - an hour, past any probe's patience
+            return float(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds, above 0 and below 3600")
 
 
 def _ask(address: tuple[str, int], path: str, seconds: float) -> tuple[int, str]:

@@ -32,6 +32,7 @@ SIDECAR_COMMANDS: Final = {
 }
 
 
+_PID_DIGITS: Final = 10
 _NAME_HELP: Final = (
     "the model's name (default: OOMGUARD_NAME, else what the command runs). A model is a cgroup and a name: servers of "
     "one cgroup need names of their own, and workers inherit theirs"
@@ -111,10 +112,9 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _pid(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError(text)
-    return number
+    if not (text.isascii() and text.isdecimal() and len(text) <= _PID_DIGITS and int(text)):
+        raise argparse.ArgumentTypeError(f"{text!r} is no process id")
+    return int(text)
 
 
 def _record_tree(arguments: argparse.Namespace) -> int:
@@ -125,7 +125,8 @@ def _record_tree(arguments: argparse.Namespace) -> int:
     try:
         done = tree.record(Reader(), arguments.directory, arguments.pid, command=command, redact=arguments.redact)
     except OSError as error:
-        return _fail(f"record-tree: {error}")
+        where = f"{error.filename or arguments.directory}: {error.strerror}" if error.strerror else error
+        return _fail(f"record-tree: {where}")
     return _say(f"{done.files} files recorded, {len(done.errors)} could not be read; see {done.origin}\n")
 
 

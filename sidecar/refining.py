@@ -23,6 +23,7 @@ from guard.model import Known, LifeId, Reading, Unknown, Why
 from sidecar import leavings
 from sidecar.board import Event, Incident
 from sidecar.cases import NOTICE_SECONDS, Case, Cases, is_near
+from sidecar.collect import exit_status
 from sidecar.collect.exit_status import from_raw
 from sidecar.ends import KMSG_SECONDS, crash_of_engine, kills_of, left_well
 from sidecar.hub import Hub
@@ -192,9 +193,12 @@ class Refining:
         left = await asyncio.to_thread(leavings.left_by, f"{self._hub.settings.dir}/boxes", evidence.life)
         later = _later(left)
         process = case.process
-        if process is not None and process.wait_status_from_runner is not None:
-            status = Known(from_raw(process.wait_status_from_runner))
-            later = replace(later, wait_status=status, sigterm_wall_s=process.sigterm_from_runner_wall_s)
+        if process is not None:
+            status = exit_status.of(process)  # also of one whose parent took its time to reap it
+            if isinstance(status, Known):
+                later = replace(later, wait_status=status)
+            if process.sigterm_from_runner_wall_s is not None:
+                later = replace(later, sigterm_wall_s=process.sigterm_from_runner_wall_s)
         if self._is_of_this_boot(case):
             later = replace(later, kmsg=self._hub.kmsg.since(evidence.ended.monotonic_s - KMSG_SECONDS))
         self._judge(case, later)

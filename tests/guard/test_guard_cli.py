@@ -54,6 +54,7 @@ def test_site_dir(tmp_path: Path) -> None:
         ("record-tree", "/proc/folder"),
         ("record-tree", ""),
         ("record-tree", "folder", "--pid", str(1 << 30)),
+        ("record-tree", "folder", "--pid", "1" * 9999),
         ("site-dir", "more"),
     ],
     ids=" ".join,
@@ -64,6 +65,7 @@ def test_wrong_usage(words: tuple[str, ...], tmp_path: Path) -> None:
     assert (ended.returncode, ended.out) == (2, "")
     assert "oomguard" in ended.err
     assert "Traceback" not in ended.err
+    assert "_pid" not in ended.err, "a name of ours"
     assert list(tmp_path.iterdir()) == []
     assert not (ROOT / "folder").exists()
 
@@ -78,6 +80,8 @@ def test_record_tree(tmp_path: Path) -> None:
     again = _oomguard(tmp_path, "record-tree", str(folder))
     assert again.returncode == 2
     assert again.err.startswith("oomguard record-tree: ")
+    under = _oomguard(tmp_path, "record-tree", "/dev/null/tree")
+    assert (under.returncode, under.err) == (2, "oomguard record-tree: /dev/null/tree: Not a directory\n")
 
 
 @pytest.mark.parametrize(("output", "why"), [(">&-", "Bad file descriptor"), (">/dev/full", "No space left on device")])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import select
 import sqlite3
 from pathlib import Path
 
@@ -11,10 +13,12 @@ import pytest
 
 from guard.box import end_note
 from guard.box.end_note import EndNote
-from guard.model import Known, LifeId
+from guard.model import Known, LifeId, Unknown
+from sidecar.collect import exit_status
 from sidecar.leavings import left_by
 from sidecar.outputs.record_store import EVIDENCE_KEPT
 from sidecar.refining import LOOKS_SECONDS
+from sidecar.sight.seen import SeenProcess
 from sidecar.verdict.supervisor_values import SupervisorWordKind as Kind
 from sidecar.verdict.values import Confidence, EndClass, EndEvidence
 from tests.sidecar.clocks import SteppedClock, VirtualClock
@@ -107,6 +111,28 @@ async def test_a_note_that_comes_late_is_looked_for(tmp_path: Path, session: str
         await clock.step()
         assert one.only().verdict.fields["exit_code"] == 3
         assert one.only().history[1].because == "how it ended became known"
+
+
+async def test_an_end_whose_parent_reaps_late_is_known_then(tmp_path: Path) -> None:
+    """A zombie tells nobody how it ended; once its parent has reaped it, the kernel tells who holds its pidfd."""
+    clock = SteppedClock()
+    child = os.posix_spawn("/bin/sh", ["sh", "-c", "exit 3"], {})
+    pidfd = os.pidfd_open(child)
+    try:
+        select.select([pidfd], [], [], 30)
+        life = LifeId("boot", 100, 5000, "s1")
+        fields = {"parent_session": None, "command": "sh", "uid": 0, "files": {}, "box": None}
+        process = SeenProcess(life=life, pidfd=pidfd, **fields)
+        async with desk(tmp_path, clock) as one:
+            one.endings.publish("llm", end(), process=process)
+            assert one.only().verdict.end_class is EndClass.UNKNOWN
+            os.waitpid(child, 0)
+            if isinstance(exit_status.from_pidfd(pidfd), Unknown):
+                pytest.skip("needs kernel 6.15")
+            await clock.step()
+            assert one.only().verdict.fields["exit_code"] == 3
+    finally:
+        os.close(pidfd)
 
 
 async def test_what_lies_there_of_a_known_end_makes_no_second_one(tmp_path: Path) -> None:
