@@ -10,7 +10,7 @@ from typing import Final
 from sidecar.explain.cgroup_files import CgroupFilesParser
 from sidecar.explain.formats import kind_of
 from sidecar.explain.gunicorn import GunicornParser
-from sidecar.explain.kernel import KernelParser
+from sidecar.explain.kernel import KernelParser, bare
 from sidecar.explain.messages.table import ALL
 from sidecar.explain.patterns import LONGEST_LINE, MessageParser
 from sidecar.explain.probes import ProbeParser
@@ -83,6 +83,7 @@ class InputParser:
         self._status, self._counters = StatusParser(), CgroupFilesParser()
         self._traceback = TracebackParser()
         self._used: list[int] = []
+        self._writers: dict[str, int] = {}
         self._held: Line | None = None
         self._read = 0
 
@@ -162,7 +163,9 @@ class InputParser:
         )
 
     def _judge(self, line: Line) -> None:
-        if self._status.part:
+        if line.writer:
+            line = replace(line, part=-1 - self._writers.setdefault(line.writer, len(self._writers)))
+        elif self._status.part:
             line = replace(line, part=self._status.part)
         kind = kind_of(line)
         if kind is not None:
@@ -170,7 +173,7 @@ class InputParser:
         wanted = _INDEX.find(line.whole.lower())
         if wanted and _PROMPT.search(line.text):
             return
-        used = (self._kernel.busy or "kernel" in wanted) and self._kernel.feed(line)
+        used = (self._kernel.busy or "kernel" in wanted) and self._kernel.feed(bare(line))
         if not used and wanted & _OTHERS:
             used = self._gunicorn.feed(line) or self._probes.feed(line)
         if not used and (self._xids.busy or "gpu" in wanted):

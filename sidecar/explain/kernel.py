@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 from sidecar.explain.patterns import quote
+from sidecar.explain.prefix import stamp_within
 from sidecar.explain.values import Evidence, Field, Line, Role, Sign, against, seen
 from sidecar.units import human_bytes
 from sidecar.verdict.kernel_report.assemble import Assembler, KernelLine
@@ -13,6 +17,41 @@ from sidecar.verdict.values import Confidence, EndClass
 _HIDDEN = "other kills of that moment: the kernel log is rate limited"
 _CLASSES = {Scope.CGROUP: EndClass.CGROUP_OOM, Scope.GLOBAL: EndClass.GLOBAL_OOM}
 _LOWER = {Confidence.HIGH: Confidence.MEDIUM, Confidence.MEDIUM: Confidence.LOW, Confidence.LOW: Confidence.LOW}
+
+
+_WORDS = re.compile(
+    r"oom-kill:constraint=|Tasks? in /|(?:memory(?:\+swap)?|swap|kmem): usage \d"
+    r"|Memory cgroup (?:stats for|out of memory)|\bOut of memory|Killed process \d|CPU: \d+ (?:UID: \d+ )?PID: "
+    r"|oom_reaper: reaped|(?:oom_kill_process|dump_header): \d"
+)
+"""How lines of a report begin, to be found behind what an unknown log store put before them."""
+_INVOKED = " invoked oom-killer"
+_NAME = re.compile(r"[\w./:@()#+-]{1,64}$")
+_STORE = re.compile(r"[\[\]{}\"'|>=\t,]|:\s|:$")
+"""What stands before a line in a log store and in no name of a program."""
+_REST = "\"'}]│ \t,\\"
+
+
+def bare(line: Line) -> Line:
+    """Take off what an unknown log store put around a line of the kernel, and read the time in it.
+
+    Fluent Bit, Loki, CSV exports, records of JSON that are spread over lines, grep, pdsh: all are alike in this.
+    """
+    at = -1 if line.kernel else _begins(line.text)
+    head = line.text[: max(at, 0)]
+    if _STORE.search(head) is None:
+        return line
+    return replace(line, text=line.text[at:].rstrip(_REST), stamp=line.stamp or stamp_within(head))
+
+
+def _begins(text: str) -> int:
+    """Give where a line of a report begins, -1 where none does."""
+    asked = text.find(_INVOKED)
+    if asked > 0:
+        name = _NAME.search(text, max(asked - 64, 0), asked)
+        return -1 if name is None else name.start()
+    found = _WORDS.search(text)
+    return -1 if found is None else found.start()
 
 
 class KernelParser:

@@ -107,9 +107,10 @@ class MessageParser:
         match = self._match(text, lowered)
         used = match is not None or bool(self._open)
         if match is not None:
-            self._close(lambda window: not _goes_on(window.pattern, match[0]))
-        absorbed = match is not None and any(_takes_in(window.pattern, match[0]) for window in self._open)
-        for window in self._open:
+            self._close(lambda window: _is_of(window, line) and not _goes_on(window.pattern, match[0]))
+        mine = [window for window in self._open if _is_of(window, line)]
+        absorbed = match is not None and any(_takes_in(window.pattern, match[0]) for window in mine)
+        for window in mine:
             window.texts.append(text)
             window.left -= 1
         if match is not None and not absorbed:
@@ -138,6 +139,11 @@ class MessageParser:
             sign = window.sign()
             if sign is not None:
                 self._signs.append(sign)
+
+
+def _is_of(window: Window, line: Line) -> bool:
+    """Tell whether a line may go on with a message: not where another of several writers wrote it."""
+    return line.part in (0, window.first.part)
 
 
 def _goes_on(first: Pattern, then: Pattern) -> bool:

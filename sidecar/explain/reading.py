@@ -1,4 +1,4 @@
-"""The edge: opens what is to be explained, unpacks gzip, and feeds the parser only what may matter.
+"""The edge: reads what is to be explained, and feeds the parser only what may matter.
 
 A journal of 100 MB has few lines that say anything. Blocks are searched for stems of words first, which C does at
 gigabytes a second; only lines that hold one, and lines behind them while a parser waits for more, are looked at in
@@ -7,16 +7,15 @@ Python. Small inputs are read line by line throughout, as states and events have
 
 from __future__ import annotations
 
-import gzip
 import itertools
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from sidecar.explain.engine import InputParser
 from sidecar.explain.incidents import incidents
+from sidecar.explain.opening import InputError, Readable, opened
 from sidecar.explain.unwrap import Unwrapper
 from sidecar.explain.values import Incident, Report, Sign
 
@@ -27,7 +26,7 @@ _ORDER_LINES: Final = 200
 """Lines by which the order of a small input is told."""
 MAX_LINE: Final = 4 << 20
 """A line without end is cut here: binary data has no newlines."""
-_GZIP: Final = b"\x1f\x8b"
+_STANDARD_INPUT: Final = 0
 STEMS: Final = (
     *(b"(result:", b"/dev/shm", b"/torch_", b"aborted", b"alloc", b"booting worker", b"buffer", b"bus error"),
     *(b"cache blocks", b"callbacks suppressed", b"child process", b"cl_mem_object", b"cl_out_of", b"core dumped"),
@@ -49,14 +48,6 @@ STEMS: Final = (
 """In lower case, none within another: each costs one search of the whole input."""
 
 
-class _Readable(Protocol):
-    def read(self, size: int, /) -> bytes: ...
-
-
-class InputError(Exception):
-    """An input that cannot be read: the text names it and says why."""
-
-
 def explain(names: tuple[str, ...], progress: Callable[[int], None] | None = None) -> Report:
     """Read files ("-" is standard input) and explain what ended in them. Raises InputError."""
     signs: list[Sign] = []
@@ -66,9 +57,8 @@ def explain(names: tuple[str, ...], progress: Callable[[int], None] | None = Non
         parser = InputParser("standard input" if name == "-" else name)
         try:
             is_turned = _read(name, parser, progress)
-        except (OSError, EOFError, gzip.BadGzipFile) as exc:
-            reason = exc.strerror if isinstance(exc, OSError) and exc.strerror else "damaged gzip data"
-            raise InputError(f"{name}: {reason}") from exc
+        except OSError as exc:
+            raise InputError(f"{name}: {exc.strerror or exc}") from exc
         found, note = parser.finish()
         signs.extend(found)
         if is_turned:
@@ -85,16 +75,14 @@ def total_bytes(names: tuple[str, ...]) -> int | None:
 
 
 def _read(name: str, parser: InputParser, progress: Callable[[int], None] | None) -> bool:
-    if name == "-":
-        return _feed(_blocks(sys.stdin.buffer, progress), parser)
-    with Path(name).open("rb") as file:
-        if not file.peek(len(_GZIP)).startswith(_GZIP):  # no seeking: it may be a pipe
-            return _feed(_blocks(file, progress), parser)
-        with gzip.open(file) as plain:
-            return _feed(_blocks(plain, progress), parser)
+    with (
+        open(_STANDARD_INPUT if name == "-" else name, "rb", closefd=name != "-") as file,
+        opened(name, file) as text,
+    ):
+        return _feed(_blocks(text, progress), parser)
 
 
-def _blocks(file: _Readable, progress: Callable[[int], None] | None) -> Iterator[bytes]:
+def _blocks(file: Readable, progress: Callable[[int], None] | None) -> Iterator[bytes]:
     """Give blocks that end at the end of a line."""
     rest = b""
     while block := file.read(BLOCK):

@@ -50,11 +50,12 @@ class Line:
     pid: int | None = None  # of the program
     caller: str = ""  # which of several interleaved writers: host and printk caller
     kernel: bool | None = None  # printed by the kernel: yes, no, or not said
-    part: int = 0  # which object of a list of pods or containers it is in; 0: no such list
+    writer: str = ""  # who wrote it, where a log of several names each: pod and container, service of compose
+    part: int = 0  # which object of a list, or writer of a log of several, it is of; 0: of none
 
 
 def part_keys(part: int) -> frozenset[str]:
-    """Make the key that keeps what is said of one object of a list from what is said of another."""
+    """Make the key that keeps what is said of one object of a list, or by one writer, from what is said of another."""
     return frozenset({f"part:{part}"} if part else ())
 
 

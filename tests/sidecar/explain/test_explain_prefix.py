@@ -21,6 +21,17 @@ _PREFIXES = {
     "2026-09-13T11:47:06.000000+00:00 host-a kernel: ": (Clock.WALL, 1789300026.0),
     "2026-09-13 11:47:06 host-a kernel: ": (Clock.WALL, 1789300026.0),
     "2026-09-13T11:47:06.000000000Z stderr F ": (Clock.WALL, 1789300026.0),
+    "[   71.146532 <    0.000012>] ": (Clock.BOOT, 71.146532),
+    "[   71.146532] host-a kernel: ": (Clock.BOOT, 71.146532),
+    "[   71.146532] host-a systemd[1]: ": (Clock.BOOT, 71.146532),
+    "kern  :warn  : [   71.146532] ": (Clock.BOOT, 71.146532),
+    "<6>1 2026-09-13T11:47:06.000000+00:00 host-a kernel - - - [   71.146532] ": (Clock.BOOT, 71.146532),
+    "<30>1 2026-09-13T11:47:06.000000+00:00 host-a vllm 77 - - ": (Clock.WALL, 1789300026.0),
+    "1789300026.000000 host-a kernel: ": (Clock.WALL, 1789300026.0),
+    "Sun 2026-09-13 11:47:06 UTC host-a kernel: ": (Clock.WALL, 1789300026.0),
+    "kern  :warn  : [Sun Mar 24 23:54:53 2024] ": (Clock.WALL, 1711324493.0),
+    "[pod/vllm-0/vllm] 2026-09-13T11:47:06.000000000Z ": (Clock.WALL, 1789300026.0),
+    "vllm-7d9f-abcde vllm 2026-09-13T11:47:06Z ": (Clock.WALL, 1789300026.0),
     "vllm-1  | 2026-09-13T11:47:06Z ": (Clock.WALL, 1789300026.0),
 }
 
@@ -32,6 +43,30 @@ def test_a_prefix_is_taken_off(prefix: str) -> None:
     assert line.text == "Out of memory: Killed process 1 (x)"
     assert line.stamp is not None
     assert (line.stamp.clock, round(line.stamp.seconds, 6)) == _PREFIXES[prefix]
+
+
+def test_a_kernel_log_for_people() -> None:
+    """`dmesg -H` prints a date at times, which counts, and else the time since the line before."""
+    first, then = line_of("file", 1, "[Sep13 11:47] Mem-Info:"), line_of("file", 2, "[  +0.000012] Mem-Info:")
+    assert (first.text, then.text) == ("Mem-Info:", "Mem-Info:")
+    assert first.kernel
+    assert then.kernel
+    assert first.stamp is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "writer"),
+    [
+        ("vllm-1  | Killed", "vllm-1"),
+        ("vllm-1 exited with code 137", "vllm-1"),
+        ("[pod/vllm-0/vllm] Killed", "vllm-0/vllm"),
+        ("vllm-0 vllm 2026-09-13T11:47:06Z Killed", "vllm-0 vllm"),
+        ("Killed", ""),
+    ],
+)
+def test_who_wrote_it(text: str, writer: str) -> None:
+    """A log of several says of each line whose it is."""
+    assert line_of("file", 1, text).writer == writer
 
 
 @pytest.mark.parametrize("month", ["апр 28", "Okt 06", "mars 27", "5月 15", "févr. 27", "Xyz 12"])
