@@ -23,12 +23,13 @@ from guard.box import format as layout
 from guard.box import texts
 from guard.box.mapped import BoxError, Cell, MappedBox, create
 from guard.box.texts import BoxAbout
-from guard.model import Failure, LifeId, OperationKind
+from guard.model import Failure, LifeId
 
 __all__ = ["BoxAbout", "BoxError", "BoxWriter", "OperationSlot"]
 
 _SESSION: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _MOST: Final = 2**63 - 1
+_CODES: Final = {kind.value: code for kind, code in layout.KIND_CODES.items()}
 
 
 class OperationSlot:
@@ -142,7 +143,7 @@ class BoxWriter:
         """
         slot = OperationSlot(
             self,
-            layout.KIND_CODES[OperationKind(kind)],
+            _CODES[kind],
             (
                 layout.fit_head(label, layout.LABEL_ROOM),
                 layout.fit_tail(file, layout.FILE_ROOM) if file else b"",
@@ -250,7 +251,10 @@ class _FailureCell:
 
 def _count(value: int | None) -> int:
     """A count as the signed field holds it."""
-    return layout.NONE if value is None else min(max(int(value), 0), _MOST)
+    if value is None:
+        return layout.NONE
+    count = int(value)
+    return 0 if count < 0 else min(count, _MOST)
 
 
 def _milliseconds(seconds: float | None) -> int:
