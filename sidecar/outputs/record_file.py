@@ -29,6 +29,7 @@ APPLICATION_ID: Final = 0x4F4F4D47  # "OOMG"
 _KEEP_ASIDE: Final = 3
 _WAL_PAGES: Final = 32  # automatic checkpoint at 128 KiB; the log is then written over from its start
 LOG_BYTES: Final = 256 << 10  # a log beyond this is checkpointed by hand (record_room), and cut back to it
+_TAILS: Final = ("-wal", "-shm", "-journal")
 _DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 _SCHEMA: Final = """
@@ -148,12 +149,17 @@ def _lock(path: Path) -> int:
 
 
 def _strange(path: Path) -> str | None:
-    """Why the thing at the path must not be opened, or None."""
-    try:
-        mode = path.lstat().st_mode
-    except FileNotFoundError:
-        return None
-    return None if stat.S_ISREG(mode) else "not-a-file"
+    """Why the thing at the path, or one that SQLite would open with it, must not be opened, or None."""
+    for part in _parts(path):
+        with suppress(FileNotFoundError):
+            if not stat.S_ISREG(part.lstat().st_mode):
+                return "not-a-file"
+    return None
+
+
+def _parts(path: Path) -> tuple[Path, ...]:
+    """Give the record and the files that go with it."""
+    return (path, *(path.with_name(path.name + tail) for tail in _TAILS))
 
 
 def _try_open(path: Path) -> tuple[sqlite3.Connection | None, str | None]:
@@ -211,11 +217,9 @@ def _create(connection: sqlite3.Connection) -> None:
 def _move_aside(path: Path, reason: str, wall_s: float) -> Notice:
     stamp = iso(wall_s).replace(":", "").replace(".", "")
     aside = path.with_name(f"{path.name}.{reason}-{stamp}")
-    path.rename(aside)
-    for tail in ("-wal", "-shm"):
-        companion = path.with_name(path.name + tail)
-        if companion.exists():
-            companion.rename(aside.with_name(aside.name + tail))
+    for part, kept in zip(_parts(path), _parts(aside), strict=True):
+        with suppress(FileNotFoundError):
+            part.rename(kept)
     _thin_out(path)
     return Notice("record_moved_aside", f"{path} was {_WORDS.get(reason, reason)}; it is now {aside}, a new one began")
 
@@ -223,18 +227,18 @@ def _move_aside(path: Path, reason: str, wall_s: float) -> Notice:
 _WORDS: Final = {
     "damaged": "damaged",
     "foreign": "not a record of oomguard",
-    "not-a-file": "not a regular file",
+    "not-a-file": "not a regular file, or SQLite's own beside it was none",
 }
 
 
 def _thin_out(path: Path) -> None:
     """Remove the oldest files put aside: a crash loop must not fill the directory."""
-    tails = ("-wal", "-shm", ".lock")
-    names = [one for one in path.parent.glob(f"{path.name}.*-*Z") if not one.name.endswith(tails)]
+    names = list(path.parent.glob(f"{path.name}.*-*Z"))
     names.sort(key=lambda one: one.lstat().st_mtime)
     for old in names[:-_KEEP_ASIDE]:
-        for tail in ("", "-wal", "-shm"):
-            old.with_name(old.name + tail).unlink(missing_ok=True)
+        for part in _parts(old):
+            with suppress(OSError):  # not there; or a folder, or another user's: no reason to keep no record
+                part.unlink()
 
 
 def _identity(path: Path) -> tuple[int, int]:

@@ -113,21 +113,30 @@ async def test_a_note_that_comes_late_is_looked_for(tmp_path: Path, session: str
         assert one.only().history[1].because == "how it ended became known"
 
 
+def _zombie() -> tuple[int, int]:
+    child = os.posix_spawn("/bin/sh", ["sh", "-c", "exit 3"], {})
+    pidfd = os.pidfd_open(child)
+    assert select.select([pidfd], [], [], 30)[0]
+    return child, pidfd
+
+
+def _reaped(child: int, pidfd: int) -> object:
+    os.waitpid(child, 0)
+    return exit_status.from_pidfd(pidfd)
+
+
 async def test_an_end_whose_parent_reaps_late_is_known_then(tmp_path: Path) -> None:
     """A zombie tells nobody how it ended; once its parent has reaped it, the kernel tells who holds its pidfd."""
     clock = SteppedClock()
-    child = os.posix_spawn("/bin/sh", ["sh", "-c", "exit 3"], {})
-    pidfd = os.pidfd_open(child)
+    child, pidfd = _zombie()
     try:
-        select.select([pidfd], [], [], 30)
         life = LifeId("boot", 100, 5000, "s1")
         fields = {"parent_session": None, "command": "sh", "uid": 0, "files": {}, "box": None}
         process = SeenProcess(life=life, pidfd=pidfd, **fields)
         async with desk(tmp_path, clock) as one:
             one.endings.publish("llm", end(), process=process)
             assert one.only().verdict.end_class is EndClass.UNKNOWN
-            os.waitpid(child, 0)
-            if isinstance(exit_status.from_pidfd(pidfd), Unknown):
+            if isinstance(_reaped(child, pidfd), Unknown):
                 pytest.skip("needs kernel 6.15")
             await clock.step()
             assert one.only().verdict.fields["exit_code"] == 3

@@ -326,6 +326,34 @@ async def test_what_is_not_a_file_is_not_opened(tmp_path: Path, make: Callable[[
     assert len(aside(path, "not-a-file")) == 1
 
 
+@pytest.mark.parametrize("tail", ["-wal", "-shm", "-journal"])
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/nowhere")])
+async def test_what_is_not_a_file_beside_it_is_moved_as_well(
+    tmp_path: Path, make: Callable[[Path], None], tail: str
+) -> None:
+    """SQLite would fail on it for ever, so it goes aside with the record that there is, and a new one is begun."""
+    path = tmp_path / "record.sqlite"
+    path.write_bytes(b"what was")
+    make(tmp_path / f"record.sqlite{tail}")
+    async with recording(path) as (recorder, _):
+        recorder.put_incident(incident("a"))
+        assert await recorder.flush()
+    assert rows(path, "SELECT id FROM incidents") == [("a",)]
+    [old] = aside(path, "not-a-file")
+    assert old.read_bytes() == b"what was"
+
+
+async def test_folders_put_aside_keep_no_record_from_being_kept(tmp_path: Path) -> None:
+    """What cannot be removed stays, and the record is begun all the same."""
+    path = tmp_path / "record.sqlite"
+    for turn in range(5):
+        (tmp_path / f"record.sqlite.not-a-file-{turn}Z" / "full").mkdir(parents=True)
+    path.mkdir()
+    async with recording(path) as (recorder, _):
+        recorder.put_incident(incident("a"))
+        assert await recorder.flush()
+
+
 async def test_damaged_files_do_not_pile_up(tmp_path: Path) -> None:
     """A crash loop that damages the record each time leaves three files aside."""
     path = tmp_path / "record.sqlite"
