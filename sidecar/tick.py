@@ -120,11 +120,23 @@ class Ticker:
                 pauses.append(self._full(watch, self._node) if full else self._lean(watch, self._node))
             except Exception as exc:  # noqa: BLE001 - one model's trouble must not silence the others
                 hub.degraded.set(f"model {watch.name}", f"{type(exc).__name__}: {exc}")
+        if full:
+            self._say_shared_probes()
         self._ticks += 1
         pause = hub.settings.tick.fixed_seconds or max(hub.settings.tick.shortest_seconds, min(pauses))
         if full:
             self._publish(now, pause)
         return pause
+
+    def _say_shared_probes(self) -> None:
+        """Say that one answer stands for several models: of all but one of them nothing is known by it."""
+        shared = self._watches.sharing_a_probe()
+        said = (f"{place} is asked for {', '.join(names)}" for place, names in shared.items())
+        if shared:
+            words = f"{'; '.join(said)}: whose answer it is cannot be told, so give each model a probe of its own"
+            self._hub.degraded.set("probe", f"{words}, NAME=URL or NAME=none")
+        else:
+            self._hub.degraded.clear("probe")
 
     def _look_at_gpus(self, now: Instant) -> None:
         """Take the last reading, and say what is new."""

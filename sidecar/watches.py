@@ -8,7 +8,7 @@ Rules
     * A model that ended stays as it was last seen until something better is seen: a worse sight tells less about it.
     * A model whose process ended but whose probe succeeds afterwards lives in a process that nobody handed over: then
       the old sight is laid down, so that a dead process is not held against a living server. The answer may as well be
-      that of a model which began after the end; then it proves nothing.
+      that of a model which began after the end, or of one that is asked at the same place: then it proves nothing.
     * A model that ended is history once another one began after its end, or when it exited with 0 and its cgroup is
       gone: a job that has done its work, or a server that has a successor, fails nobody else. Only the last
       `KEPT_HISTORY` of them are watched: names cost nothing, the descriptors of ended models do.
@@ -83,6 +83,8 @@ class Watches:
         probe = watch.prober.last
         if watch.died is None or not isinstance(probe, Known) or self._has_successor(watch):
             return False
+        if any(_lives(other) and other.prober.asked == watch.prober.asked for other in self if other is not watch):
+            return False
         result = probe.value
         if result.outcome is not ProbeOutcome.OK or result.started.monotonic_s <= watch.died.monotonic_s:
             return False
@@ -90,6 +92,14 @@ class Watches:
         watch.look_away()
         watch.begin_life(None, died)
         return True
+
+    def sharing_a_probe(self) -> dict[str, list[str]]:
+        """Give each place that is asked for several living models: whose answer it is cannot be told."""
+        places: dict[str, list[str]] = {}
+        for watch in self:
+            if watch.prober.asked is not None and _lives(watch):
+                places.setdefault(watch.prober.asked, []).append(watch.name)
+        return {place: names for place, names in places.items() if len(names) > 1}
 
     def is_history(self, watch: Watch) -> bool:
         """Tell a model that ended and is not missed: the plain health pages do not ask about it."""
@@ -146,6 +156,10 @@ class Watches:
     @staticmethod
     def _tells_less(seen: SeenModel, watch: Watch) -> bool:
         return watch.died is not None and _ORDER.index(seen.kind) > _ORDER.index(watch.sight)
+
+
+def _lives(watch: Watch) -> bool:
+    return watch.reader is not None and watch.died is None
 
 
 def _lives_handed_over(watch: Watch) -> bool:

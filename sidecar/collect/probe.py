@@ -62,6 +62,11 @@ class Prober:
         return self._target is not None and self._target.kind is not ProbeKind.NONE
 
     @property
+    def asked(self) -> str | None:
+        """Where it asks; None where there is nothing to probe."""
+        return self._target.where if self._target is not None and self.wanted else None
+
+    @property
     def in_flight_since(self) -> Instant | None:
         """Since when a probe waits for its answer, not counting pauses of our own; None where none is in flight."""
         if self._flight is None:

@@ -96,6 +96,32 @@ def test_an_ended_model_with_a_successor_fails_nobody_else(tmp_path: Path) -> No
             assert daemon.get("/livez/convert")["models"]["convert"]["state"] == "dead"
 
 
+def test_one_probe_for_two_models_is_said_and_proves_no_life(tmp_path: Path) -> None:
+    """The answer of one server is not taken for that of another which was killed."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        rules = ("--health-period-seconds", "0.5", "--health-failure-threshold", "2")
+        probe = ("--probe", f"tcp://127.0.0.1:{server.getsockname()[1]}")
+        with (
+            Daemon(tmp_path, tmp_path / "log", *probe, *rules) as daemon,
+            model(tmp_path, "llm", EXIT_3),
+            model(tmp_path, "embed", EXIT_3) as killed,
+        ):
+            until(lambda: _is_seen(daemon, "llm") and _is_seen(daemon, "embed"), 30, "both models")
+            until(lambda: "is asked for" in daemon.text("/livez?verbose"), 30, "the shared probe to be said")
+            killed.kill()
+            until(lambda: not daemon.get("/livez/embed")["passed"], 30, "the end of one")
+            answered = _probes(daemon, "embed")
+            until(lambda: _probes(daemon, "embed") > answered + 2, 30, "more answers of the other one")
+            assert daemon.get("/livez/embed")["models"]["embed"]["state"] == "dead"
+            assert daemon.get("/livez/llm")["passed"]
+
+
+def _probes(daemon: Daemon, name: str) -> float:
+    series = f'oomguard_probe_latency_seconds_count{{model="{name}"'
+    line = next(one for one in daemon.text("/metrics").splitlines() if series in one)
+    return float(line.split()[-1])
+
+
 def _is_seen(daemon: Daemon, name: str) -> bool:
     return name in daemon.get("/status")["models"]
 

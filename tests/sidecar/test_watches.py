@@ -13,6 +13,7 @@ from sidecar.collect.probe import Prober
 from sidecar.health.judge import JudgeMemory
 from sidecar.health.values import Rules
 from sidecar.sample import LevelId, ProbeOutcome, ProbeResult, SightKind
+from sidecar.settings import ProbeTarget
 from sidecar.sight.seen import SeenLevel, SeenModel, SeenProcess
 from sidecar.watch import Watch
 from sidecar.watches import KEPT_HISTORY, Watches
@@ -221,6 +222,24 @@ def test_a_successor_that_answers_the_probe_does_not_revive_the_ended(desk: Desk
     begin(desk, "late", 2, 6)
     assert not desk.watches.lay_down_outlived(probed(watch, 7, ProbeOutcome.OK))
     assert watch.sight is SightKind.HANDOVER
+
+
+def asked_at(watch: Watch, place: str) -> Watch:
+    """Have the watch's model be probed there."""
+    watch.prober = Prober(ProbeTarget.parse(place), Rules(), VirtualClock(), lambda _: None)
+    return watch
+
+
+def test_an_answer_where_another_living_model_is_asked_proves_nothing(desk: Desk) -> None:
+    """One address for all models: the living one answers it, and the dead one stays dead."""
+    place = "http://127.0.0.1:8000/health"
+    dead, other = asked_at(begin(desk, "dead", 1, 0), place), asked_at(begin(desk, "other", 2, 1), place)
+    assert desk.watches.sharing_a_probe() == {place: ["dead", "other"]}
+    dead.died = at(5)
+    assert desk.watches.sharing_a_probe() == {}
+    assert not desk.watches.lay_down_outlived(probed(dead, 7, ProbeOutcome.OK))
+    asked_at(other, "tcp://127.0.0.1:8001")
+    assert desk.watches.lay_down_outlived(dead)
 
 
 def test_a_new_life_starts_the_judgement_anew_and_a_known_one_goes_on(desk: Desk) -> None:
