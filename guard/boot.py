@@ -28,7 +28,7 @@ from importlib.machinery import FileFinder, ModuleSpec, SourceFileLoader
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from types import ModuleType
+    from types import CodeType, ModuleType
 
 OLDEST = (3, 11)
 PUBLIC = "guard"
@@ -80,13 +80,20 @@ class _OurLoader(SourceFileLoader):
 class _Redirect:
     """Loads a public name of ours by putting the module that is active already in its place."""
 
+    def __init__(self, ours: ModuleSpec) -> None:
+        self._ours = ours
+
     def create_module(self, spec: ModuleSpec) -> None:
         """Let the interpreter make a blank one."""
 
     def exec_module(self, module: ModuleType) -> None:
         """Replace the blank module; the import system takes what it finds in `sys.modules`."""
-        name = module.__name__
-        sys.modules[name] = importlib.import_module(ALIAS + name[len(PUBLIC) :])
+        sys.modules[module.__name__] = importlib.import_module(self._ours.name)
+
+    def get_code(self, _name: str) -> CodeType | None:
+        """Give its code, for `python -m`."""
+        loader = self._ours.loader
+        return loader.get_code(self._ours.name) if isinstance(loader, SourceFileLoader) else None
 
 
 class _Finder:
@@ -99,7 +106,8 @@ class _Finder:
         if name.startswith(ALIAS) and _is_below(name, ALIAS):
             return _find_ours(name, path)
         if name.startswith(PUBLIC) and _is_below(name, PUBLIC) and self._is_ours(name, target):
-            return ModuleSpec(name, _Redirect())  # type: ignore[arg-type]
+            ours = _find_ours(ALIAS + name[len(PUBLIC) :], path)
+            return ours and ModuleSpec(name, _Redirect(ours), origin=ours.origin)  # type: ignore[arg-type]
         return None
 
     def _is_ours(self, name: str, target: ModuleType | None) -> bool:

@@ -75,6 +75,15 @@ def test_public_names_are_the_active_ones(with_ours_on_path: bool, tmp_path: Pat
     assert [beat.name for beat in only_box(tmp_path).beats] == ["loop"]
 
 
+def test_a_module_of_ours_runs_as_a_program(tmp_path: Path) -> None:
+    """`python -m` works within a guarded server, for the command too; a name that is none of ours is not found."""
+    env = environment(tmp_path, activated=True)
+    ended = run_command([sys.executable, "-m", "guard.cli", "run", "--", "sh", "-c", "exit 3"], env)
+    assert (ended.returncode, ended.err) == (3, "")
+    ended = run_command([sys.executable, "-m", "guard.no_such_module"], env)
+    assert "No module named guard.no_such_module" in ended.err
+
+
 def test_all_of_our_modules_load_under_the_other_name(tmp_path: Path) -> None:
     """No module of ours says `guard` in a way that the alias does not reach."""
     names = [
