@@ -126,18 +126,25 @@ def _end(show: Mapping[str, str], journal: Sequence[Record], now: Moment) -> Sup
         result = show.get("Result")
     else:
         return None
+    words = _words(signs, life, result)
     client = next((found[0] for one in life if (found := _CLIENT.search(str(one.message))) is not None), None)
     return SupervisorEnd(
         source=f"systemd, unit {show.get('Id')}",
         exit_code=code if isinstance(code, int) else None,
         signal=number if isinstance(number, int) else None,
-        oom_killed=True if result == "oom-kill" or any(sign.subject == "unit_oom" for sign, _ in signs) else None,
+        oom_killed=True if _killed_by_kernel(signs, words, result) else None,
         reason=None if result == "success" else result,
         message=client,
         finished_wall_s=finished,
         restart_count=_number(show.get("NRestarts")),
-        words=_words(signs, life, result),
+        words=words,
     )
+
+
+def _killed_by_kernel(signs: Sequence[tuple[Sign, float]], words: Sequence[SupervisorWord], result: str | None) -> bool:
+    """Tell an OOM kill of the kernel: "oom-kill" is the result of a unit that systemd-oomd killed too (252, tried)."""
+    told = any(sign.subject == "unit_oom" for sign, _ in signs)
+    return told or (result == "oom-kill" and all(word.kind is not SupervisorWordKind.USERSPACE_OOM for word in words))
 
 
 def _shown(show: Mapping[str, str], now: Moment) -> tuple[int | None, int | None, float] | None:

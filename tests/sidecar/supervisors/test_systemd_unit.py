@@ -12,7 +12,7 @@ from sidecar.verdict.supervisor_values import SupervisorEnd
 
 RECORDED = Path(__file__).parent / "recorded" / "systemd-252"
 """Units that exit with 3 (Restart=on-failure), hit MemoryMax, are killed by `systemctl kill` (Restart=always), miss
-their watchdog, and are stopped."""
+their watchdog, are stopped, and are killed by systemd-oomd (in the lab's machine, at another time)."""
 NOW = Moment(monotonic_s=749.38, wall_s=1796046353.7)
 """When they were recorded, on both clocks."""
 
@@ -45,6 +45,7 @@ def words(end: SupervisorEnd) -> list[str]:
         ("m-kill", None, 9, "signal", []),
         ("m-dog", None, 6, "watchdog", ["watchdog"]),
         ("m-stop", None, None, None, ["deletion"]),
+        ("m-oomd", None, 9, "oom-kill", ["userspace_oom"]),
     ],
 )
 def test_an_end_is_told(name: str, code: int | None, signal: int | None, reason: str | None, kinds: list[str]) -> None:
@@ -57,6 +58,12 @@ def test_an_oom_kill_is_told() -> None:
     """The unit's result says so; nothing of the kind is said of the others."""
     assert end_of("m-oom").oom_killed is True
     assert end_of("m-kill").oom_killed is None
+
+
+def test_a_kill_by_systemd_oomd_is_no_oom_kill_of_the_kernel() -> None:
+    """The result is the same; only the journal tells them apart."""
+    assert end_of("m-oomd").oom_killed is None
+    assert end_of("m-oomd", journal=False).oom_killed is True
 
 
 def test_restarts_are_counted() -> None:
