@@ -15,6 +15,7 @@ from tests.lab.cases import (
     exits,
     haste,
     kernel_log,
+    killers,
     memory,
     probes,
     restart,
@@ -31,7 +32,9 @@ pytestmark = [
     pytest.mark.skipif(offer().mode is None, reason=offer().reason),
 ]
 
-CASES = [case for module in (ends, memory, signals, exits, haste, crowd, unpressed) for case in cases_of(module)]
+CASES = [
+    case for module in (ends, memory, signals, exits, haste, crowd, killers, unpressed) for case in cases_of(module)
+]
 
 
 @pytest.fixture(scope="module")

@@ -1,18 +1,22 @@
-"""Ends by the kernel's OOM killer that `ends` does not play: other programs, other limits, other memory."""
+"""Ends by the kernel's OOM killer that `ends` does not play: other programs, other limits, the whole node."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Final
 
 from tests.lab.cases.stage import Stage, Way
 from tests.lab.cases.verdicts import ended, supporting
 from tests.lab.kit.cgroups import MIB, Limits, NotOfferedError
 from tests.lab.kit.offer import Mode
-from tests.lab.kit.wait import until
+from tests.lab.kit.places import ALONE
+from tests.lab.kit.wait import PACE, until
 
+_WORKING_SET: Final = Path("/sys/kernel/mm/lru_gen/min_ttl_ms")
 SHM: Final[Mapping[str, int]] = {"/dev/shm": 300}
 
 
@@ -67,6 +71,32 @@ def case_limit_lowered_below_what_is_held(stage: Stage) -> None:
         model.group.set(Limits(memory_max_bytes=60 * MIB))
         incident = ended(stage, model, "cgroup_oom", "high")
         assert incident["level"] == model.group.path
+
+
+def case_whole_node_out_of_memory(stage: Stage) -> None:
+    """No limit anywhere and no memory left: global_oom, and no cgroup is blamed."""
+    if not ALONE:
+        raise NotOfferedError("it takes all memory of the node: played in the machine alone")
+    load = f"gulp size=4000 score=1000 when={stage.cue('node')}"
+    with _working_set_kept(), stage.model("node", load, way=Way(limits=Limits())) as model:
+        stage.give_cue(model)
+        incident = ended(stage, model, "global_oom")
+        assert incident["level"] is None
+        assert model.wait() == -signal.SIGKILL
+
+
+@contextlib.contextmanager
+def _working_set_kept() -> Iterator[None]:
+    """Let the kernel kill rather than reclaim what was used just now (multi-gen LRU, 6.1 and later).
+
+    With the usual 0 a small node without swap reads its programs from the disk again and again for minutes first.
+    """
+    before = _WORKING_SET.read_text()
+    _WORKING_SET.write_text(str(round(1000 * PACE)))
+    try:
+        yield
+    finally:
+        _WORKING_SET.write_text(before)
 
 
 def case_killed_by_hand_after_a_neighbours_oom(stage: Stage) -> None:

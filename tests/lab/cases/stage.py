@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self
 
 from tests.lab.kit import loads
 from tests.lab.kit.cgroups import MIB, Cgroup, Limits
@@ -55,12 +55,21 @@ class Sidecar:
     """How the sidecar is started: variables, what stands in place of the command, and as whom; None is root."""
 
     uid: int | None = SIDECAR_UID
+    pid_namespace: bool = True
     env: Mapping[str, str] = field(default_factory=dict)
     command: tuple[str, ...] = (OOMGUARD, "sidecar")
     reachable: tuple[str, ...] = ()
 
 
 USUAL: Final = Way()
+
+
+class Named(Protocol):
+    """Whatever the sidecar knows by this name, however it was started."""
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +127,11 @@ class Stage:
         with (self.folder / "sidecar.log").open("ab") as log:
             self._sidecar = self._sidecar_group.spawn(
                 self._start.command,
-                apart=Apart(uid=self._start.uid, reachable=(str(self.shared), *self._start.reachable)),
+                apart=Apart(
+                    uid=self._start.uid,
+                    pid_namespace=self._start.pid_namespace,
+                    reachable=(str(self.shared), *self._start.reachable),
+                ),
                 env={**own, **self._start.env},
                 output=log,
             )
@@ -170,7 +183,7 @@ class Stage:
         """Return the file for which a load of the model waits with `when`."""
         return self.shared / f"{name}.cue"
 
-    def give_cue(self, model: Model, *, processes: int = 1, guarded: bool = False) -> None:
+    def give_cue(self, model: Named, *, processes: int = 1, guarded: bool = False) -> None:
         """Let the load go on, once the sidecar sees the model and so many of its processes, or its black box too."""
         if guarded:
             self.wait_guarded(model)
@@ -178,7 +191,7 @@ class Stage:
             self.wait_seen(model, processes=processes)
         self.cue(model.name).touch()
 
-    def wait_guarded(self, model: Model) -> None:
+    def wait_guarded(self, model: Named) -> None:
         """Wait for the black box, which the guard inside hands over later than the runner the process."""
 
         def boxed() -> bool:
@@ -187,7 +200,7 @@ class Stage:
 
         until(boxed, 30, f"the sidecar to have the black box of {model.name}")
 
-    def wait_seen(self, model: Model, *, processes: int = 1) -> Document:
+    def wait_seen(self, model: Named, *, processes: int = 1) -> Document:
         """Wait until the sidecar has a sample of the model with so many living processes, and return its status."""
 
         def seen() -> Document | None:
@@ -198,11 +211,11 @@ class Stage:
 
         return until(seen, 30, f"the sidecar to see {processes} processes of {model.name}")
 
-    def incidents(self, model: Model) -> list[Document]:
+    def incidents(self, model: Named) -> list[Document]:
         """Return what the sidecar says about ends of this model and its children, newest first."""
         return [one for one in self.get("/incidents")["incidents"] if one["model"] == model.name]
 
-    def incident(self, model: Model, *, main: bool = True) -> Document:
+    def incident(self, model: Named, *, main: bool = True) -> Document:
         """Wait for the incident of the model's main process, or of one of its children, and return it."""
 
         def found() -> Document | None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Final
 
-from tests.lab.cases.stage import Document, Model, Stage
+from tests.lab.cases.stage import Document, Named, Stage
 from tests.lab.kit.places import CHECKOUT
 from tests.lab.kit.wait import PACE, until
 
@@ -17,7 +17,7 @@ _LATEST_SECONDS: Final = 10.0 * PACE
 _NODE: Final = "/proc/vmstat oom_kill"
 
 
-def ended(stage: Stage, model: Model, end_class: str, confidence: str | None = None, *, main: bool = True) -> Document:
+def ended(stage: Stage, model: Named, end_class: str, confidence: str | None = None, *, main: bool = True) -> Document:
     """Wait for the verdict on a model's end, or on a child's, check what all must have, and return the incident.
 
     Less confidence is right where a kill elsewhere on the node, by whatever else runs there, speaks against it.
@@ -32,7 +32,7 @@ def ended(stage: Stage, model: Model, end_class: str, confidence: str | None = N
     return incident
 
 
-def _with_class(stage: Stage, model: Model, incident_id: str, end_class: str) -> Document | None:
+def _with_class(stage: Stage, model: Named, incident_id: str, end_class: str) -> Document | None:
     """Return the incident once it has its class: evidence of a runner that nobody lets run comes late, and refines."""
     mine = (one for one in stage.incidents(model) if one["id"] == incident_id)
     return next((one for one in mine if one["class"] == end_class), None)

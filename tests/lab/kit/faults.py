@@ -25,6 +25,7 @@ from typing import Final, NoReturn
 
 MIB: Final = 1 << 20
 _REFUSED_BY_EVERY_KERNEL: Final = 1 << 45  # bytes: 32 TiB, more than overcommit_memory=0 ever grants
+_PIECE: Final = 64  # MiB
 _UNDEFINED: Final = {"x86_64": b"\x0f\x0b", "aarch64": b"\x00\x00\x00\x00"}
 
 
@@ -64,10 +65,23 @@ def write_past(path: str) -> None:
     fill(path, size=2)
 
 
-def gulp(size: int) -> None:
-    """Take `size` MiB of anonymous memory in one step and hold it."""
-    held = b"\1" * (size * MIB)
+def gulp(size: int, score: int = 0) -> None:
+    """Take `size` MiB of anonymous memory as fast as the kernel gives it, and hold it.
+
+    In pieces, because a single one larger than the node would be refused. A `score` is set before, as the kubelet does:
+    1000 for a pod of the class BestEffort.
+    """
+    if score:  # lowering it, where a container runs with more than 0, takes a capability
+        Path("/proc/self/oom_score_adj").write_text(str(score))
+    held = [b"\1" * (min(_PIECE, size - taken) * MIB) for taken in range(0, size, _PIECE)]
     time.sleep(3600 if held else 0)
+
+
+def crowd_out(percent: float) -> None:
+    """Leave so many percent of the node's memory available, as the first victim that any OOM killer would choose."""
+    lines = (line.split() for line in Path("/proc/meminfo").read_text().splitlines())
+    kib = {words[0]: int(words[1]) for words in lines}
+    gulp(size=int(kib["MemAvailable:"] - kib["MemTotal:"] * percent / 100) >> 10, score=1000)
 
 
 def fill(path: str, size: int = 1 << 20) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Final
@@ -11,3 +12,6 @@ PYTHON: Final = sys.executable  # not resolved: the link inside the virtual envi
 
 NEEDED: Final = tuple(dict.fromkeys((str(CHECKOUT), sys.prefix, sys.base_prefix)))
 """Directories that a Python process of this project reads, wherever it runs."""
+
+ALONE: Final = bool(os.environ.get("LAB_ALONE"))
+"""Whether this is the machine of `tests.lab.vm`, whose memory nobody else needs."""

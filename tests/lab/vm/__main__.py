@@ -1,4 +1,4 @@
-"""`python -m tests.lab.vm [--memory MIB] [--timeout SECONDS] -- COMMAND`: run a command in the machine."""
+"""`python -m tests.lab.vm [--memory MIB] [--timeout SECONDS] [--systemd] -- COMMAND`: run a command in the machine."""
 
 from __future__ import annotations
 
@@ -14,9 +14,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.lab.vm", description="Run a command on pure cgroup v2.")
     parser.add_argument("--memory", type=int, default=1024, metavar="MIB", help="size of the machine")
     parser.add_argument("--timeout", type=float, default=300, metavar="SECONDS", help="power off after this long")
+    parser.add_argument("--systemd", action="store_true", help="with systemd as the first process")
     parser.add_argument("command", nargs="+", help="runs as root in the checkout")
     options = parser.parse_args()
-    job = Job(command=options.command, memory_mib=options.memory, timeout_seconds=options.timeout)
+    job = Job(
+        command=options.command,
+        systemd=options.systemd,
+        memory_mib=options.memory,
+        timeout_seconds=options.timeout,
+    )
     try:
         outcome = run(job, _say)
     except NotAvailableError as error:

@@ -30,15 +30,31 @@ from tests.lab.vm.kernel import Kernel, NotAvailableError, ensure
 
 VIRTIOFSD: Final = "/usr/lib/qemu/virtiofsd"
 """Part of qemu-system-common of Debian 12."""
+SYSTEMD: Final = "/lib/systemd/systemd"
 
 _KERNEL_COMMAND_LINE: Final = "console=ttyS0 panic=-1 psi=1 cgroup_no_v1=all mitigations=off nopti quiet"
+
+_SYSTEMD_START: Final = f"""mkdir -p /run/systemd/system
+cat >/run/systemd/system/lab.service <<END
+[Unit]
+DefaultDependencies=no
+Wants=systemd-journald.service
+After=systemd-journald.service
+[Service]
+Type=oneshot
+ExecStart=/bin/sh /run/lab/job.sh
+END
+exec {SYSTEMD} --unit=lab.service --show-status=no
+"""
+"""Nothing of the usual start is wanted (it takes minutes and empties /tmp): the job and the journal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What to run and in how large a machine."""
+    """What to run and in how large a machine; with `systemd` as the first process, or with nothing else at all."""
 
     command: Sequence[str]
+    systemd: bool = False
     env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     memory_mib: int = 1024
     disk_mib: int = 512
@@ -62,6 +78,8 @@ def run(job: Job, on_output: Callable[[str], None] = lambda _: None) -> Outcome:
         raise NotAvailableError("not root: virtiofsd cannot share the root file system")
     if not Path(VIRTIOFSD).exists():
         raise NotAvailableError(f"{VIRTIOFSD} is missing: apt-get install qemu-system-common")
+    if job.systemd and not Path(SYSTEMD).exists():
+        raise NotAvailableError(f"{SYSTEMD} is missing: apt-get install systemd")
     kernel = ensure()
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="oomguard-lab-")))
@@ -72,7 +90,8 @@ def run(job: Job, on_output: Callable[[str], None] = lambda _: None) -> Outcome:
 def _run(job: Job, kernel: Kernel, folder: Path, on_output: Callable[[str], None]) -> Outcome:
     results = folder / "results"
     results.mkdir()
-    (results / "start.sh").write_text(_start_script(job))
+    (results / "job.sh").write_text(_job_script(job))
+    (results / "start.sh").write_text(_SYSTEMD_START if job.systemd else "exec /bin/sh /run/lab/job.sh\n")
     disk = folder / "disk"
     with disk.open("wb") as file:
         file.truncate(job.disk_mib << 20)
@@ -95,10 +114,11 @@ def _run(job: Job, kernel: Kernel, folder: Path, on_output: Callable[[str], None
     )
 
 
-def _start_script(job: Job) -> str:
+def _job_script(job: Job) -> str:
     """The interpreter's real folder comes first in PATH: version managers' shims cost 18 s a start under emulation."""
     path = f"{Path(PYTHON).parent}:/usr/sbin:/usr/bin:/sbin:/bin"
-    exports = {"PATH": path, "HOME": "/root", "LANG": "C.UTF-8", "TMPDIR": "/run/disk", **job.env}
+    exports = {"PATH": path, "HOME": "/root", "LANG": "C.UTF-8", "TMPDIR": "/run/disk"}
+    exports |= {"LAB_ALONE": "1", **job.env}
     return "\n".join(
         [
             *(f"export {name}={shlex.quote(value)}" for name, value in exports.items()),

@@ -19,26 +19,31 @@ import time
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
 
-from tests.lab.cases import Case, cases_of, ends, memory, readings, restart, unpressed
+from tests.lab.cases import Case, cases_of, ends, killers, memory, oomd, readings, restart, unpressed
 from tests.lab.cases.stage import Stage
 from tests.lab.cases.verdicts import table
 from tests.lab.kit.cgroups import NotOfferedError, left_behind
 from tests.lab.kit.offer import offer
 
 READINGS = cases_of(readings)
-ENDS = (*cases_of(ends), *cases_of(memory), *cases_of(unpressed))
+ENDS = (*cases_of(ends), *cases_of(memory), *cases_of(killers), *cases_of(unpressed))
 RESTARTS = cases_of(restart)
 CASES = (*READINGS, *ENDS, *RESTARTS)
+UNDER_SYSTEMD = cases_of(oomd)
+"""They run in a machine of their own, where they are asked for by name."""
 
 
 def main(names: Sequence[str]) -> int:
     """Return how many cases failed."""
     _say(str(offer()))
     failed = [case for case in _wanted(READINGS, names) if not _passes(case)]
-    with Stage() as stage:
-        failed += [case for case in _wanted(ENDS, names) if not _passes(case, stage)]
-        _say(f"TOLD {json.dumps(table(stage.told))}")
+    staged = tuple(_wanted(ENDS, names))
+    if staged:
+        with Stage() as stage:
+            failed += [case for case in staged if not _passes(case, stage)]
+            _say(f"TOLD {json.dumps(table(stage.told))}")
     failed += [case for case in _wanted(RESTARTS, names) if not _passes(case)]
+    failed += [case for case in UNDER_SYSTEMD if case.name in names and not _passes(case)]
     left = left_behind()
     if left:
         _say(f"left behind: {sorted(left)}")
