@@ -13,6 +13,7 @@ import pytest
 
 from sidecar.cli import main
 from sidecar.settings_load import keys
+from tests.sidecar.daemons import Daemon
 
 Capture = pytest.CaptureFixture[str]
 
@@ -146,6 +147,25 @@ def test_doctor_for_people(tmp_path: Path, capsys: Capture) -> None:
     lines = capsys.readouterr().out.splitlines()
     row = next(number for number, line in enumerate(lines) if line.startswith("missing  directory"))
     assert lines[row + 1].strip().startswith("-> ")
+
+
+def test_closed_outputs_are_told_as_full_ones(tmp_path: Path) -> None:
+    """A command that is started without standard output says that nothing can be written there."""
+    settings = tmp_path / "oomguard.toml"
+    settings.touch()
+    for words in (["settings", str(settings)], ["doctor", "--supervisor", "none"], ["explain", str(settings)]):
+        command = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "guard.cli", *words]
+        done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, timeout=50)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+        assert done.stderr.endswith("standard output: No space left on device\n")
+
+
+def test_a_daemon_without_outputs_logs_into_no_file_of_its_own(tmp_path: Path) -> None:
+    """Started without standard streams it holds their numbers, so that its log goes nowhere."""
+    with Daemon(tmp_path / "shared", tmp_path / "log", under='exec "$@" <&- >&- 2>&-') as daemon:
+        names = [str(Path(f"/proc/{daemon.process.pid}/fd/{number}").readlink()) for number in range(3)]
+        assert names == [os.devnull, "/dev/full", os.devnull]
+        assert daemon.stop() == 0
 
 
 def test_doctor_on_an_output_that_takes_nothing(tmp_path: Path) -> None:

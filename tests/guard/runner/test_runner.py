@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from guard.box import end_note
 from guard.kernel.locate import locate
 from guard.kernel.reader import Reader
 from guard.link.protocol import ChildExit, Role
@@ -89,6 +90,19 @@ def test_large_command_line(tmp_path: Path) -> None:
     assert (ended.out, ended.err) == ("5000\nword '4999'\n", "")
     exact = run_command([*RUN, "printf", "%s,", "--", "-x", "--name", "", "é"], environment(tmp_path))
     assert exact.out == "--,-x,--name,,é,"
+
+
+@pytest.mark.parametrize("letter", ["x", "é", "😀", "\udcff", "\x01"])
+def test_the_note_of_an_end_is_never_too_long_to_be_read(letter: str, tmp_path: Path) -> None:
+    """Long names and commands in any script, and of bytes that are no text, leave a note that is read."""
+    env = environment(tmp_path, {"OOMGUARD_NAME": letter * 300})
+    assert run_command([*RUN, "sh", "-c", "exit 3", letter * 300], env).returncode == 3
+    [path] = (tmp_path / "boxes").glob(f"*{end_note.SUFFIX}")
+    raw = path.read_bytes()
+    note = end_note.parse(raw, path.name)
+    assert len(raw) <= end_note.LIMIT_BYTES
+    assert isinstance(note, Known)
+    assert note.value.name[:200] == letter * 200
 
 
 def test_python_server_is_activated(tmp_path: Path) -> None:
