@@ -206,6 +206,15 @@ _RANKS: Final = {
 }
 
 
+_END_RANKS: Final = {
+    EndClass.HEALTH_CHECK: 5,
+    EndClass.DELETION: 6,
+    EndClass.SHM_EXHAUSTED: 7,
+    EndClass.CRASH_SIGNAL: 7,
+    EndClass.APPLICATION_EXIT: 8,
+}
+
+
 def rank(sign: Sign) -> int:
     """Order the signs of one incident: the lowest names the class. A guess never beats a statement."""
     if sign.role is Role.CONSEQUENCE:
@@ -213,9 +222,7 @@ def rank(sign: Sign) -> int:
     if sign.subject == "kernel" and sign.end_class is not EndClass.UNKNOWN:
         return 1
     if sign.role is Role.END and sign.end_class not in (EndClass.CGROUP_OOM, EndClass.EVICTION):
-        return {EndClass.SHM_EXHAUSTED: 7, EndClass.CRASH_SIGNAL: 7, EndClass.APPLICATION_EXIT: 8}.get(
-            sign.end_class, 10
-        )
+        return _END_RANKS.get(sign.end_class, 10)
     if sign.end_class is EndClass.CGROUP_OOM and sign.confidence is Confidence.LOW:
         return 6
     return _RANKS.get(sign.end_class, 9)

@@ -28,12 +28,24 @@ MAX_LINE: Final = 4 << 20
 """A line without end is cut here: binary data has no newlines."""
 _STANDARD_INPUT: Final = 0
 STEMS: Final = (
-    *(b"(result:", b"/dev/shm", b"/torch_", b"aborted", b"alloc", b"booting worker", b"buffer", b"bus error"),
+    *(
+        b": *** [",
+        b"0/1 ",
+        b"0/2 ",
+        b"1/2 ",
+        b"objectstorefull",
+        b"sigabrt",
+        b"sigill",
+        b"sigsegv",
+        b"term_memlimit",
+        b"cancelled at",
+    ),
+    *(b"(result:", b"/dev/shm", b"/torch_", b"abort", b"alloc", b"booting worker", b"buffer", b"bus error"),
     *(b"cache blocks", b"callbacks suppressed", b"child process", b"cl_mem_object", b"cl_out_of", b"core dumped"),
     *(b"corrupt", b"crashloop", b"cublas", b"cuda", b"cudnn", b"cusolver", b"dataloader", b"deadlineexceeded"),
     *(b"deletionby", b"device handle", b"died", b"emptydir", b"engine", b"ephemeral", b"error 2", b"evict"),
     *(b"exit", b"failed with result", b"fallen off", b"fatal python", b"finishedat", b"floating point"),
-    *(b"general protection", b"ggml_", b"harakiri", b"health checks", b"hostregister", b"illegal instruction"),
+    *(b"general protection", b"ggml_", b"harakiri", b"health checks", b"hostregister", b"illegal "),
     *(b"insufficient_resources", b"interrupted", b"invalid pointer", b"kb, limit ", b"kill"),
     *(b"kv cache is needed", b"laststate", b"lmkd", b"load weight end", b"low on ", b"main pid:"),
     *(b"mem-fraction-static", b"mem-info", b"mem_cgroup", b"memory", b"mmap", b"node shutdown", b"nodelost"),

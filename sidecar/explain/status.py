@@ -25,6 +25,8 @@ _HEADS: Final = {
     "termination": "terminated",
     "health": _HEALTH,
     "lastfailureinfo": "Last State",
+    "currentstate": "State",
+    "previousstate": "Last State",
 }
 _POD_ROW: Final = re.compile(r"^\S{1,253}\s+\d{1,3}/\d{1,3}\s+([A-Z]\w{2,40})\s+(\d{1,9})\b")
 _LONGEST: Final = 400  # lines of one block

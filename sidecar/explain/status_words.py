@@ -46,7 +46,7 @@ def sign_of(block: Block, around: Mapping[str, str]) -> Sign | None:
     running = _runs(block)
     code = None if running else _number(block.pairs.get("exitcode"))
     flag = {"true": True, "false": False}.get(block.pairs.get("oomkilled", "").lower())
-    reason = block.pairs.get("reason") or None
+    reason = _reason(block)
     if (code is None and flag is not True and reason is None) or (running and not flag and block.head == "State"):
         return None
     if code == 0 and not flag and (reason is None or reason.lower() in _ORDERLY):
@@ -92,6 +92,11 @@ def _deleted(block: Block, around: Mapping[str, str], finished: Stamp | None) ->
     return due is None or finished is None or finished.seconds >= due.seconds - grace - 1
 
 
+def _reason(block: Block) -> str | None:
+    """Give the word that names the end; Azure's container instances call it a detail."""
+    return block.pairs.get("reason") or block.pairs.get("detailstatus") or None
+
+
 def _runs(block: Block) -> bool:
     """Tell a state of a container that lives: its exit code 0 is none."""
     return block.pairs.get("running", "").lower() == "true" or block.pairs.get("status", "").lower() == "running"
@@ -101,7 +106,7 @@ def _fields(block: Block, around: Mapping[str, str], times: tuple[Stamp | None, 
     pairs = block.pairs
     started, finished = times
     lived = None if started is None or finished is None else finished.seconds - started.seconds
-    reason = pairs.get("reason") or None
+    reason = _reason(block)
     synthetic = reason is not None and reason.lower() in _INVENTED
     code = None if _runs(block) else _number(pairs.get("exitcode"))
     ended = end_fields(code=code)

@@ -18,6 +18,8 @@ _ATTRIBUTES: Final = re.compile(
 )
 
 
+_TABLE: Final = r"^(?:[a-z0-9-]{1,63}\s+)?(\S{1,253})\s+\d{1,3}/\d{1,3}\s+(?:Init:)?"
+"""A row of `kubectl get pods`, with a namespace before it or without."""
 _POD: Final = re.compile(r"\bpods?/([a-z0-9][\w.-]{0,252})")
 
 
@@ -25,6 +27,10 @@ def _pod(text: str) -> list[str]:
     """Name the pod of a row of `kubectl get events`."""
     found = _POD.search(text)
     return [] if found is None else [f"object:{found[1]}"]
+
+
+def _named_pod(_text: str, found: re.Match[str]) -> dict[str, Field]:
+    return {"pod": found[1], "keys": [f"object:{found[1].removeprefix('pod/')}"]} if found[1] else {}
 
 
 def _attribute(text: str, ending: str) -> str | None:
@@ -100,6 +106,10 @@ def _quantity(text: str) -> int | None:
     return int(text) if text.isdigit() else size(text)
 
 
+def _number(text: str | None) -> int | None:
+    return None if text is None else int(text)
+
+
 def _system_oom(_text: str, found: re.Match[str]) -> dict[str, Field]:
     return {"comm": found[1], "victim_pid": int(found[2]), "pids": [int(found[2])]}
 
@@ -142,11 +152,11 @@ PATTERNS: Final = (
     ),
     _row(
         "flag",
-        ("oomkilled=true",),
-        r"\bOOMKilled=true\b(?:.{0,200}?\bExitCode=(\d{1,3}))?",
+        ("oomkilled=true", "oomkilled:true"),
+        r"(?:\bExitCode[=:](\d{1,3})\b.{0,200}?)?\bOOMKilled[=:]true\b(?:.{0,200}?\bExitCode[=:](\d{1,3}))?",
         "the runtime says that the container was killed at its memory limit",
         confidence=Confidence.MEDIUM,
-        read=lambda _text, found: {"oom_killed_flag": True, "exit_code": int(found[1]) if found[1] else None},
+        read=lambda _text, found: {"oom_killed_flag": True, "exit_code": _number(found[1] or found[2])},
         missing=_KERNEL_LOG,
     ),
     _row(
@@ -200,13 +210,6 @@ PATTERNS: Final = (
         missing=_KERNEL_LOG,
     ),
     _row(
-        "slurm",
-        ("oom-kill event", "oom killed"),
-        r"[Dd]etected \d+ oom[-_]kill event|have been OOM Killed",
-        "the batch job's cgroup hit its memory limit",
-        missing=_KERNEL_LOG,
-    ),
-    _row(
         "system_oom",
         ("system oom encountered",),
         r"System OOM encountered, victim process: (.{1,64}?), pid: (\d{1,10})",
@@ -217,10 +220,32 @@ PATTERNS: Final = (
     _row(
         "oomkilled_table",
         ("oomkilled",),
-        r"^\S{1,253}\s+\d+/\d+\s+(?:Init:)?OOMKilled\b|[Cc]ontainer \S{1,253} (?:was|has been|got) OOMKilled\b",
+        rf"{_TABLE}OOMKilled\b|[Cc]ontainer \S{{1,253}} (?:was|has been|got) OOMKilled\b"
+        r"|\bOOMKilled (?:\(exit code )?137\b|\breported OOMKilled\b|termination reason: OOMKilled\b"
+        r"|^\S{1,253}\s+OOMKilled\s+137\b",
         "the cluster says that a container was killed at its memory limit",
         confidence=Confidence.MEDIUM,
+        read=_named_pod,
         missing=_KERNEL_LOG,
+    ),
+    _row(
+        "evicted_table",
+        ("evicted",),
+        rf"{_TABLE}Evicted\b",
+        "the node evicted the pod",
+        end_class=EndClass.EVICTION,
+        read=_named_pod,
+    ),
+    _row(
+        "failed_table",
+        ("crashloopbackoff", "0/1 ", "0/2 ", "1/2 "),
+        rf"{_TABLE}(?:CrashLoopBackOff|Error|ContainerStatusUnknown)\s+\d",
+        "a container of the pod ended; the table does not say of what",
+        end_class=EndClass.UNKNOWN,
+        role=Role.END,
+        confidence=Confidence.LOW,
+        read=_named_pod,
+        missing=("how it ended: kubectl describe pod, or kubectl logs --previous",),
     ),
     _row(
         "eviction",

@@ -125,7 +125,8 @@ PATTERNS: Final = (
     _row(
         "signal",
         ("signal",),
-        r"\b[Ss]ignal \((\d{1,2})\) received|signaled to shutdown with signal (?!7\b)(\d{1,2})"
+        r"\b[Ss]ignal \((\d{1,2})\) received|\b[Cc]aught signal:? (\d{1,2})\b"
+        r"|signaled to shutdown with signal (?!7\b)(\d{1,2})"
         r"|[Ee]xited prematurely: signal (\d{1,2})"
         r"|exited with '?signal (\d{1,2})|(?:killed|terminated) by signal:? (\d{1,2})|\bgot signal (\d{1,2})\b",
         "a process was ended by a signal",
@@ -134,10 +135,84 @@ PATTERNS: Final = (
     ),
     _row(
         "by_name",
-        ("terminated by sig", "killed by sig"),
-        r"(?:terminated|killed) by (SIG[A-Z]{2,8})\b",
+        (
+            "terminated by sig",
+            "killed by sig",
+            "with signal",
+            "signals.sig",
+            "via signal [",
+            "negsignal.",
+            "exitcode=-sig",
+        ),
+        r"(?:(?:terminated|killed) (?:by|with) (?:signal )?|died with <Signals\.|via signal \[|Negsignal\.|exitcode=-)"
+        r"(SIG[A-Z]{2,8})\b",
         "a process was ended by a signal",
         read=lambda _text, found: end_fields(code=None, signal=found[1]),
+    ),
+    _row(
+        "runtime",
+        ("sigsegv", "sigabrt", "sigill"),
+        r"\b(SIG(?:SEGV|ABRT|ILL))(?:: [a-z]{3}| received at time=| \(0x[0-9a-f]{1,2}\) at pc=)",
+        "a process crashed",
+        read=lambda _text, found: end_fields(code=None, signal=found[1]),
+        after=3,
+        again=False,
+    ),
+    _row(
+        "zsh",
+        ("killed", "segmentation fault", "abort", "illegal hardware instruction", "terminated"),
+        r"^(?:zsh: |\[\d{1,4}\] {1,4}[+-]? {0,4}\d{1,10} )(killed|segmentation fault|abort|illegal hardware instruction"
+        r"|terminated)\b",
+        "the shell says how a process ended",
+        read=lambda text, found: _named(
+            text, {"abort": "aborted", "illegal hardware instruction": "illegal instruction"}.get(found[1], found[1])
+        ),
+    ),
+    _row(
+        "reaped",
+        ("oom_reaper: reaped",),
+        r"oom_reaper: reaped process (\d{1,10}) \((.{0,64}?)\)",
+        "the kernel's OOM killer killed a process; the lines that say why are not in the text",
+        end_class=EndClass.UNKNOWN,
+        confidence=Confidence.LOW,
+        source="kernel log",
+        read=lambda _text, found: {"victim_pid": int(found[1]), "comm": found[2], "pids": [int(found[1])]},
+        missing=("whose memory it was: the lines before, or memory.events of the container's cgroup",),
+    ),
+    _row(
+        "ray_crashed",
+        ("killed due to memory pressure (oom), ",),
+        r"\b0 Workers \(tasks / actors\) killed due to memory pressure \(OOM\), [1-9]\d* Workers crashed",
+        "a worker of Ray crashed; its memory monitor did not kill it",
+        end_class=EndClass.UNKNOWN,
+        confidence=Confidence.LOW,
+        missing=("the worker's exit status: its own log, or the log of the raylet",),
+    ),
+    _row(
+        "notebook",
+        ("appears to have died",),
+        r"[Kk]ernel .{0,200}appears to have died",
+        "the kernel of a notebook ended; the notebook does not say of what",
+        end_class=EndClass.UNKNOWN,
+        confidence=Confidence.LOW,
+        missing=("how it ended: the log of the server, or an OOM kill at that moment",),
+    ),
+    _row(
+        "swarm_unhealthy",
+        ("unhealthy container",),
+        r"non-zero exit \(\d{1,3}\): dockerexec: unhealthy container",
+        "Swarm ended the task because its container was unhealthy",
+        end_class=EndClass.HEALTH_CHECK,
+        role=Role.CAUSE,
+        confidence=Confidence.HIGH,
+    ),
+    _row(
+        "make",
+        (": *** [",),
+        r"^make(?:\[\d{1,3}\])?: \*\*\* \[.{1,400}\] Error (\d{1,3})",
+        "a command that make ran ended",
+        end_class=EndClass.UNKNOWN,
+        read=_exit_code,
     ),
     _row(
         "child",
@@ -224,7 +299,7 @@ PATTERNS: Final = (
     _row(
         "killed",
         ("killed",),
-        r"(?:^|[\])%] ?|line \d+:\s+\d+ )(Killed)(?:\s*$| {2,})",
+        r"(?:^|[\])%] ?|line \d+:\s+\d+ |srun: error: \S+ tasks? [\d,-]+: )(Killed)(?:: 9)?(?:\s*$| {2,})",
         "the shell says that a process was killed by SIGKILL",
         end_class=EndClass.UNKNOWN,
         confidence=Confidence.LOW,
@@ -232,9 +307,9 @@ PATTERNS: Final = (
     ),
     _row(
         "exit_code",
-        ("exit code", "exit status", "exitcode", "exited with"),
-        r"(?:exit(?:ed)?(?: with)?(?: exit)?[ -]?(?:code|status)|(?:containerE|e)xitCode)[\"']?"
-        r"[ :=]{1,6}['\"]?(-?\d{1,3})\b(?!\.)",
+        ("exit code", "exit status", "exitcode", "exited with", "non-zero exit ("),
+        r"(?:exit(?:ed)?(?: with)?(?: (?:exit|return|status))?[ -]?(?:code|status)|(?:containerE|e)xitCode"
+        r"|non-zero exit)[\"']?[ :=]{1,6}['\"(]?(-?\d{1,3})\b(?!\.\d)",
         "a process ended",
         end_class=EndClass.UNKNOWN,
         read=_exit_code,

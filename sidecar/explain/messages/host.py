@@ -90,6 +90,11 @@ def _jvm(text: str, _found: re.Match[str]) -> dict[str, Field]:
     return {"framework": "java", "device": "cpu", "requested_bytes": None if asked is None else int(asked[1])}
 
 
+def _stored(text: str) -> dict[str, Field]:
+    asked = re.search(r"Object size is (\d{1,20}) bytes", text)
+    return {"requested_bytes": None if asked is None else int(asked[1])}
+
+
 def _mmap(text: str, found: re.Match[str]) -> dict[str, Field]:
     shared = found[2].startswith(("/torch_", _SHM_PATH, "/psm_", "/__KMP"))
     number = _number(found[3])
@@ -228,9 +233,16 @@ PATTERNS: Final = (
     _row(
         "errno",
         ("cannot allocate memory",),
-        r"Cannot allocate memory",
+        r"[Cc]annot allocate memory",
         "the kernel refused an allocation (ENOMEM)",
         confidence=Confidence.MEDIUM,
+    ),
+    _row(
+        "ray_store",
+        ("objectstorefullerror",),
+        r"\bObjectStoreFullError:",
+        "Ray's object store was full: it holds shared memory, and is sized at the start",
+        read=lambda text, _found: {**_stored(text), "framework": "ray", "subtype": "object_store"},
     ),
     _row(
         "memory_error",

@@ -31,6 +31,7 @@ def _earlyoom(text: str, found: re.Match[str]) -> dict[str, Field]:
     escalated = "escalating to SIGKILL" in text
     signals: list[Field] = [signal, "SIGKILL"] if escalated and signal != "SIGKILL" else [signal]
     return {
+        **({"role": Role.CONTEXT.value} if "dryrun, not actually" in text else {}),
         "killer": "earlyoom",
         "kernel_oom": False,
         "signal": signal,
@@ -165,7 +166,7 @@ PATTERNS: Final = (
         "ray",
         ("low on memory", "memory pressure (oom)", "ray killed this worker"),
         r"(?:Task|Actor|[Ww]orker).{0,40}was killed due to the node running low on memory"
-        r"|killed due to memory pressure \(OOM\)"
+        r"|(?<!\b0 Workers \(tasks / actors\) )killed due to memory pressure \(OOM\)"
         r"|Ray killed this worker",
         "Ray's memory monitor killed a worker because the node was low on memory",
         read=_ray,
@@ -174,7 +175,7 @@ PATTERNS: Final = (
     _row(
         "nohang",
         ("send sig", "sending sig"),
-        r"\b[Ss]end(?:ing)? (SIG(?:TERM|KILL)) to \[?(?:[Pp]id:? ?)?(\d{1,10})(?=[,\]: ])",
+        r"\b[Ss]end(?:ing)? (SIG(?:TERM|KILL)) to (?:\[?(?:[Pp]id:? ?)?(\d{1,10})(?=[,\]: ])|the victim\b)",
         "nohang killed a process because little memory was free",
         read=_nohang,
         unless=re.compile(r"to process"),

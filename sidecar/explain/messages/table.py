@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sidecar.explain.messages import containers, crashes, gpu, gpu_frameworks, harmless, host, killers, systemd
+from sidecar.explain.messages import batch, containers, crashes, gpu, gpu_frameworks, harmless, host, killers, systemd
 from sidecar.explain.patterns import Pattern
 
 ALL: Final[tuple[Pattern, ...]] = (
@@ -13,6 +13,7 @@ ALL: Final[tuple[Pattern, ...]] = (
     *host.PATTERNS,
     *gpu.PATTERNS,
     *gpu_frameworks.PATTERNS,
+    *batch.PATTERNS,
     *containers.PATTERNS,
     *systemd.PATTERNS,
     *crashes.PATTERNS,

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.sidecar.explain.explain_texts import TEXTS
+from tests.sidecar.explain.explain_texts_endings import ENDINGS_TEXTS
 from tests.sidecar.explain.explain_texts_kernel import KERNEL_TEXTS
 from tests.sidecar.explain.explain_texts_servers import SERVERS_TEXTS
 from tests.sidecar.explain.explain_texts_states import STATES_TEXTS
 from tests.sidecar.explain.explaining import classes, explained
 
 _CASES = [(kind, text) for kind, texts in TEXTS.items() for text in texts]
-_LATE = (*KERNEL_TEXTS, *SERVERS_TEXTS, *STATES_TEXTS)
+_LATE = (*ENDINGS_TEXTS, *KERNEL_TEXTS, *SERVERS_TEXTS, *STATES_TEXTS)
 
 
 @pytest.mark.parametrize(
