@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import importlib
 import os
 import signal
 import sys
@@ -39,7 +40,7 @@ from sidecar.past import Past
 from sidecar.refining import Refining
 from sidecar.sample import Instant, ProbeOutcome, ProbeResult
 from sidecar.seeing import Seeing
-from sidecar.settings import Settings
+from sidecar.settings import ProbeKind, Settings
 from sidecar.sight.seen import SeenProcess
 from sidecar.supervise import Degraded, Supervisor
 from sidecar.supervisors.wiring import Parts, Supervisors
@@ -57,7 +58,7 @@ _EVERYBODY: Final = 0o1777
 
 def run(settings: Settings) -> int:
     """Run until SIGTERM or SIGINT; give the exit status. Says in one line on standard error why it cannot start."""
-    complaint = distribution.complaint(distribution.imported_packages())
+    complaint = distribution.complaint(distribution.imported_packages()) or _probe_complaint(settings)
     if complaint is not None:
         return _cannot_start(complaint)
     footprint.open_many_files()
@@ -69,6 +70,18 @@ def run(settings: Settings) -> int:
         return _cannot_start(str(exc.strerror or exc))
     finally:
         undo()
+
+
+def _probe_complaint(settings: Settings) -> str | None:
+    """Say what is missing for a gRPC probe: without it every one would fail, and a well server with them."""
+    asked = next((target.where for target in settings.probe if target.kind is ProbeKind.GRPC), None)
+    if asked is None:
+        return None
+    try:
+        importlib.import_module("sidecar.collect.probe_grpc")
+    except ImportError as exc:
+        return f"probe grpc://{asked}: {exc}; pip install 'oomguard[sidecar,grpc]', or probe tcp://HOST:PORT"
+    return None
 
 
 def _cannot_start(reason: str) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Final
 from urllib.parse import urlsplit
 
 from sidecar.health.values import Rules
@@ -79,6 +79,10 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+_LONGEST_LABEL: Final = 63
+_LONGEST_SERVICE: Final = 127  # of a gRPC health check, see sidecar.collect.probe_grpc
+
+
 @dataclass(frozen=True, slots=True)
 class ProbeTarget:
     """What to probe: a URL for `http`, `HOST:PORT` for `tcp`, `HOST:PORT[/SERVICE]` for `grpc`, empty for `none`.
@@ -106,13 +110,24 @@ class ProbeTarget:
             raise ValueError(f"{form}: {exc}") from exc
         if model == "" or not parts.hostname or parts.scheme not in {"http", "https", "tcp", "grpc"} or port == 0:
             raise ValueError(form)
+        if not _is_host(parts.hostname) or len(url.split()) != 1:
+            raise ValueError(f"{form}, of a host that can be")
         if parts.scheme in {"http", "https"}:
             return cls(model, ProbeKind.HTTP, url)
+        if "@" in parts.netloc:
+            raise ValueError(f"{form}: only http takes a user")
         if port is None:
             raise ValueError(f"a port, like {parts.scheme}://127.0.0.1:8000")
         if parts.scheme == "grpc":
+            if len(parts.path) > _LONGEST_SERVICE:
+                raise ValueError(f"{form}, of a service of at most {_LONGEST_SERVICE} letters")
             return cls(model, ProbeKind.GRPC, parts.netloc + parts.path.rstrip("/"))
         return cls(model, ProbeKind.TCP, parts.netloc)
+
+
+def _is_host(name: str) -> bool:
+    """Tell what can be looked up (RFC 1035): elsewhere every probe would be an error, and held against the model."""
+    return all(0 < len(label) <= _LONGEST_LABEL for label in name.removesuffix(".").split("."))
 
 
 @dataclass(frozen=True, slots=True)

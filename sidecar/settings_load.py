@@ -29,6 +29,7 @@ _FILE_LIMIT: Final = 1 << 20
 _SHOWN_LETTERS: Final = 100
 _MOST_SECONDS: Final = 366 * 86400.0
 _MOST_TIMES: Final = 1_000_000
+_LEAST_PERIOD_SECONDS: Final = 0.05
 # Variables of the guard, which may share one environment block with us.
 _FOREIGN: Final = re.compile(
     r"OOMGUARD_(PARENT|MAIN|FENCE|TERMINATION_LOG|LOOP|FAULTS|RELIEF|PREFLIGHT|PROGRESS|CUDA_SNAPSHOT|CUDA_HISTORY)"
@@ -101,6 +102,10 @@ def load(file: str | None, environ: Mapping[str, str], flags: Mapping[str, str])
     settings = _apply(Settings(), given)
     if settings.tick.shortest_seconds > settings.tick.longest_seconds:
         raise SettingsError("tick.shortest_seconds must not be above tick.longest_seconds")
+    if settings.health.period_seconds < _LEAST_PERIOD_SECONDS:
+        raise SettingsError(
+            f"health.period_seconds must be at least {_LEAST_PERIOD_SECONDS:g}, as a model is not flooded"
+        )
     models = [target.model for target in settings.probe]
     for model in models:
         if models.count(model) > 1:

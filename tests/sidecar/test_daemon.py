@@ -44,6 +44,18 @@ def test_a_busy_port_is_said_in_one_line(tmp_path: Path) -> None:
     assert "Traceback" not in said
 
 
+def test_a_grpc_probe_without_its_extra_ends_the_start(tmp_path: Path) -> None:
+    """Each such probe would fail, and a well server with them: one line instead, which says what to install."""
+    (tmp_path / "grpc.py").write_text("raise ModuleNotFoundError(\"No module named 'grpc'\", name='grpc')")
+    under = f'PYTHONPATH="{tmp_path}:$PYTHONPATH" exec "$@"'
+    daemon = Daemon(tmp_path / "shared", tmp_path / "log", "--probe", "llm=grpc://127.0.0.1:8001/llm", under=under)
+    assert daemon.process.wait(30) == 2
+    said = (tmp_path / "log").read_text()
+    assert "grpc://127.0.0.1:8001/llm" in said
+    assert "oomguard[sidecar,grpc]" in said
+    assert said.count("\n") == 1
+
+
 def test_without_its_directory_it_runs_degraded_and_recovers(tmp_path: Path) -> None:
     """No shared directory: it answers and says what is missing; once it is there, record and socket work."""
     blocked = tmp_path / "parent"
