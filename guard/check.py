@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import socket
+import threading
 import time
 
 from guard.saying import complain, say
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 PASSED, FAILED, USAGE = 0, 1, 2
 QUESTIONS = ("livez", "readyz", "startupz")
+_SLACK_SECONDS = 0.2  # the thread keeps the time by itself, once it has an address
 _LIMIT = 4096  # bytes of an answer; a line without `?verbose` is far shorter
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/")
 _ANSWERS = {b"200": PASSED, b"503": FAILED}
@@ -36,7 +38,7 @@ def main(words: Sequence[str]) -> int:
     arguments = _parser().parse_args(words)
     path = f"/{arguments.question}/{_quoted(arguments.model)}" if arguments.model else f"/{arguments.question}"
     try:
-        status, said = _ask(arguments.url, path, arguments.timeout)
+        status, said = _ask_in_time(arguments.url, path, arguments.timeout)
     except (OSError, UnicodeError, _NoAnswerError) as error:  # UnicodeError: no host can have such a name
         lenient = arguments.if_unreachable == "ok" or (
             arguments.if_unreachable is None and arguments.question == "livez"
@@ -101,6 +103,32 @@ def _seconds(text: str) -> float:
         if 0 < float(text) < 3600:  # noqa: PLR2004 - an hour, past any probe's patience
             return float(text)
     raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds, above 0 and below 3600")
+
+
+def _ask_in_time(address: tuple[str, int], path: str, seconds: float) -> tuple[int, str]:
+    """Ask in a thread that is left behind if need be: no timeout bounds the search for a host's address.
+
+    A container engine's own patience is short, and a check that it has to kill counts as a failed model.
+    """
+    answers: list[tuple[int, str] | Exception] = []
+
+    def work() -> None:
+        try:
+            answers.append(_ask(address, path, seconds))
+        except Exception as error:  # noqa: BLE001 - raised below, by whoever waits
+            answers.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:  # a limit of processes
+        return _ask(address, path, seconds)
+    thread.join(seconds + _SLACK_SECONDS)
+    if not answers:
+        raise _NoAnswerError(f"the address of {address[0]} is not found within {seconds:g} s")
+    if isinstance(answers[0], Exception):
+        raise answers[0]
+    return answers[0]
 
 
 def _ask(address: tuple[str, int], path: str, seconds: float) -> tuple[int, str]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -108,6 +110,25 @@ def test_outputs_that_take_nothing_change_no_answer(tmp_path: Path, answer: byte
     with answering(answer) as (url, _):
         command = ["sh", "-c", f'exec "$@" {outputs}', "sh", sys.executable, "-m", "guard.cli", "check", "--url", url]
         assert run_command(command, environment(tmp_path)).returncode == status
+
+
+@pytest.mark.lab
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+def test_a_name_that_nobody_resolves_takes_no_longer_than_it_may(tmp_path: Path) -> None:
+    """A silent name server holds the check up for its timeout, not for that of the resolver."""
+    settings = tmp_path / "resolv.conf"
+    settings.write_text("nameserver 127.0.0.253\noptions timeout:30 attempts:1\n")
+    masked = ["unshare", "-m", "sh", "-c", f'mount --bind {settings} /etc/resolv.conf && exec "$@"', "sh"]
+    asking = [sys.executable, "-m", "guard.cli", "check", "--url", "http://sidecar:9475", "--timeout", "0.5"]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
+        silent.bind(("127.0.0.253", 53))
+        began = time.monotonic()
+        ended = run_command([*masked, *asking], environment(tmp_path))
+    assert time.monotonic() - began < 20
+    assert (ended.returncode, ended.out) == (0, "")
+    assert (
+        ended.err == "oomguard check: the sidecar cannot be asked: the address of sidecar is not found within 0.5 s\n"
+    )
 
 
 def test_nobody_listens(tmp_path: Path) -> None:
