@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 from guard.admission import Admission, requests
+from guard.callbacks import check_callback, check_cooldown
 from guard.fence import fence, swallowed, troubles
 from guard.keeper import keeper, switched_off
 
@@ -258,11 +259,11 @@ def on_pressure(what: F | str, *, cooldown_seconds: float | None = None) -> F | 
 
 
 def _listen(callback: F, level: str | None, cooldown_seconds: float | None) -> F:
-    from guard.relief_setup import check_callback, check_cooldown, listen
-
     check_callback(callback)
     check_cooldown(cooldown_seconds)
     with fence("on_pressure"):
+        from guard.relief_setup import listen
+
         listen(keeper, callback, level, cooldown_seconds)
     return callback
 

@@ -93,9 +93,18 @@ def open_link(who: Identity, keeper: Keeper) -> LinkClient:
         )
         return gather(Reader(), hello, box_fd=None if box is None else box.fd)
 
-    link = LinkClient(LinkSettings(socket_path(shared_directory())), make_handover, keeper.pressed)
+    link = LinkClient(LinkSettings(socket_path(shared_directory())), make_handover, keeper.pressed, _get_ready)
     start_unseen(link)
     return link
+
+
+def _get_ready() -> None:
+    """Import what tells of a failure, and of ourselves, while there are memory and descriptors to import with.
+
+    In the thread of the link, as a start need not wait for it.
+    """
+    with importing, fence("ready"):
+        from guard import condition, telling  # noqa: F401 - for later
 
 
 def _log(error: BoxError) -> None:

@@ -51,7 +51,8 @@ class _Attached:
         with fence("cuda observer"):
             if self.pid != os.getpid():
                 self._attach()
-            from guard.cuda import snapshot
+            from guard.box import reader  # noqa: F401 - for `_record`: it may find no descriptor to import with
+            from guard.cuda import record, snapshot  # noqa: F401 - as above
 
             self.our_history = snapshot.start_history() or self.our_history
 

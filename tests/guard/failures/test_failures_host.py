@@ -105,3 +105,43 @@ def test_uncaught(code: str, kind: str, fields: dict[str, object], tmp_path: Pat
 def _last_exception(ended: Ended) -> str:
     """The line with which the interpreter ends its traceback."""
     return ended.own_err.strip().splitlines()[-1]
+
+
+USED_UP = {
+    "descriptors": """
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+try:
+    while True: kept.append(os.open("/dev/null", os.O_RDONLY))
+except OSError: pass
+guard.report(OSError("survived"))
+print(guard.status().trouble_count)
+raise MemoryError("the last one")
+""",
+    "memory": """
+resource.setrlimit(resource.RLIMIT_AS, (192 << 20, 192 << 20))
+size = 1 << 20
+while size:
+    try:
+        while True: kept = (kept, bytes(size))
+    except MemoryError:
+        size = size * 3 // 4
+while True: kept = (kept,)
+""",
+}
+
+
+@pytest.mark.parametrize("what", USED_UP)
+def test_nothing_left_to_import_with(what: str, tmp_path: Path) -> None:
+    """A server that has used up its descriptors, or its memory to the last byte, ends with a record all the same."""
+    ended = run_host(
+        PRELUDE + "import os, sys, time\nguard.beat('up')\nkept, end = [], time.monotonic() + 30\n"
+        "while 'guard.condition' not in sys.modules or 'guard.telling' not in sys.modules:\n"
+        "    assert time.monotonic() < end\n    time.sleep(0.01)\n"
+        "from guard.threads import importing\nwith importing: pass\n" + USED_UP[what],
+        tmp_path,
+    )
+    assert ended.returncode == 1
+    assert ended.out == ("0\n" if what == "descriptors" else "")
+    last = only_box(tmp_path).failures[-1]
+    assert (last.kind, last.fatal, last.exception) == ("memory_error", True, "MemoryError")
+    assert json.loads(ended.lines[-1])["fatal"] is True
