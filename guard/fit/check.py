@@ -40,7 +40,11 @@ class Question:
 
 
 def ask(
-    what: str | os.PathLike[str], *, device: object = None, path: str | None = None, dtype: object = None
+    what: str | bytes | os.PathLike[str] | os.PathLike[bytes],
+    *,
+    device: object = None,
+    path: str | None = None,
+    dtype: object = None,
 ) -> Question:
     """Read the headers and settle how it is loaded.
 

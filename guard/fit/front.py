@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def preflight(  # noqa: PLR0913 - one call asks one question; all but the first two have names
-    what: str | os.PathLike[str],
+    what: str | bytes | os.PathLike[str] | os.PathLike[bytes],
     device: object = None,
     *,
     path: str | None = None,

@@ -14,7 +14,7 @@ from guard.footprint.values import Footprint, FootprintError, Format, WeightFile
 __all__ = ["Footprint", "FootprintError", "Format", "WeightFile", "dtype_name", "footprint"]
 
 
-def footprint(what: str | os.PathLike[str]) -> Footprint:
+def footprint(what: str | bytes | os.PathLike[str] | os.PathLike[bytes]) -> Footprint:
     """Read the headers of a file, of the shards of an index, or of the weights in a folder.
 
     Raises:

@@ -1,10 +1,10 @@
 """Owner of `load_file`, `load` and `load_model` of `safetensors.torch`, and of the first two of numpy and flax.
 
 `load_file` opens its file through `safe_open` and, since safetensors 0.8, asks for all tensors in one call: then the
-box tells the file and its bytes, but no tensor (why it is not taken apart: docs/decisions.md, 50). Mapped (the default on the CPU) that call takes no time and no memory;
-what is dear is the first touch of the pages, in whatever the host does next (`load_state_dict` tells tensors again).
-With `backend="pread"` or a device it reads everything, and how far it is can be seen from outside only: in the growth
-of the process and its reads.
+box tells the file and its bytes, but no tensor (why it is not taken apart: docs/decisions.md, 50). Mapped (the default
+on the CPU) that call takes no time and no memory; what is dear is the first touch of the pages, in whatever the host
+does next (`load_state_dict` tells tensors again). With `backend="pread"` or a device it reads everything, and how far
+it is can be seen from outside only: in the growth of the process and its reads.
 
 numpy and flax take a copy of every tensor, mapped or not.
 
