@@ -62,6 +62,7 @@ def gather(history: History) -> HealthEvidence:
         loop_declared=declared,
         in_flight=tuple(_in_flight(history, one) for one in begun),
         engines=_engines(sample),
+        loaded=tuple(one.life.session for one in sample.processes if one.alive and _has_loaded(one.box)),
         stopped=_state_of(main) in _STOPPED,
         notes=tuple(_notes(history, main)),
         session=None if main is None else main.life.session,
@@ -70,10 +71,18 @@ def gather(history: History) -> HealthEvidence:
 
 
 def holds_model(box: Reading[BoxState]) -> bool:
-    """Tell an engine from a helper: it reports beats, or its black box knows of a load."""
-    if isinstance(box, Unknown):
-        return False
-    return bool(box.value.beats) or any(one.kind is not OperationKind.BUSY for one in box.value.operations)
+    """Tell an engine from a helper: it reports beats of its own, or its black box knows of a load."""
+    beats = () if isinstance(box, Unknown) else box.value.beats
+    return _has_loaded(box) or any(not _is_of_guard(one.name) for one in beats)
+
+
+def _has_loaded(box: Reading[BoxState]) -> bool:
+    return isinstance(box, Known) and any(one.kind is not OperationKind.BUSY for one in box.value.operations)
+
+
+def _is_of_guard(name: str) -> bool:
+    """Tell the beats that the guard makes unasked in whatever runs an event loop."""
+    return name.partition(".")[0] == "asyncio"
 
 
 def _engines(sample: Sample) -> tuple[str, ...]:

@@ -12,11 +12,15 @@ next is summed up all the same (`silent_s`): a thread that loads something every
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 from guard.model import Known, Unknown, Why
 from sidecar.health.table import Standing
 from sidecar.health.values import HealthEvidence, Rules
 from sidecar.sample import ProbeOutcome, ProbeResult
+
+_MOST_LOADED: Final = 64
+"""Processes of a model that are known to have loaded; who still shows it comes first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,7 @@ class JudgeMemory:
     dead_s: float | None = None  # first judged with its main process ended
     shed: bool = False  # was ready, gave it up, and has not answered often enough since
     crashes: tuple[Crash, ...] = ()  # of engines that nothing has replaced so far
+    loaded: tuple[str, ...] = ()  # sessions of processes that have loaded something; a black box forgets old loads
 
 
 def of_this_life(memory: JudgeMemory, evidence: HealthEvidence) -> JudgeMemory:
@@ -165,10 +170,11 @@ def replaced_in_time(memory: JudgeMemory, evidence: HealthEvidence, rules: Rules
 
 
 def without_replaced(memory: JudgeMemory, evidence: HealthEvidence) -> JudgeMemory:
-    """Forget crashes of engines whose front end has a living one: another of its pool, or the next."""
-    if not memory.crashes:
-        return memory
-    return replace(memory, crashes=tuple(one for one in memory.crashes if one.parent_session not in evidence.engines))
+    """Forget crashes of engines whose front end has a living one, of its pool or the next; or needs none."""
+    loaded = tuple(dict.fromkeys((*evidence.loaded, *memory.loaded)))[:_MOST_LOADED]
+    lives = {*evidence.engines, *loaded}
+    crashes = tuple(one for one in memory.crashes if one.parent_session not in lives)
+    return replace(memory, loaded=loaded, crashes=crashes)
 
 
 def engine_is_dead(memory: JudgeMemory, evidence: HealthEvidence, rules: Rules) -> bool:

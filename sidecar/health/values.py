@@ -89,6 +89,7 @@ class HealthEvidence:
     loop_declared: bool = True  # by the server itself; else its asyncio loop, which may not be what serves
     session: str | None = None  # of the main process: another one is another life
     engines: tuple[str, ...] = ()  # parent sessions of the living children that hold a model
+    loaded: tuple[str, ...] = ()  # sessions of the living processes that have loaded something: no mere front ends
     stopped: bool = False  # the main process is stopped by a signal or a debugger (state T or t)
     notes: tuple[str, ...] = ()  # what else is worth saying, in words
     removed: bool = False  # the model's own cgroup is gone: its container has ended

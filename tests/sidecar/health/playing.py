@@ -37,6 +37,7 @@ class Now:
     removed: bool = False
     declared: bool = True
     engines: tuple[str, ...] = ()
+    loaded: tuple[str, ...] = ()
     stopped: bool = False
     probed: bool = True
 
@@ -84,6 +85,7 @@ def evidence(now: float, is_now: Now, last: ProbeResult | None = None, started: 
         loop_moved=is_now.loop == Known(Progress.MOVING),
         loop_declared=is_now.declared,
         engines=is_now.engines,
+        loaded=is_now.loaded,
         stopped=is_now.stopped,
     )
 

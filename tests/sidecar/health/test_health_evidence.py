@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from guard.model import Known, Unknown, Why
+from guard.model import Known, OperationKind, Unknown, Why
 from sidecar.health.evidence import gather
 from sidecar.health.values import NO_PROBE, HealthEvidence, Pressure, Progress
 from sidecar.history import History
@@ -273,9 +273,10 @@ def test_the_state_of_the_main_process_is_said(state: str, stopped: bool) -> Non
 
 
 def test_an_engine_is_a_living_child_with_beats_or_a_load() -> None:
-    """A helper child without either is no engine, and neither is the main process."""
+    """A helper child without either is no engine, nor for its event loop alone, and neither is the main process."""
     engine = make.Work(life=replace(make.LIFE, session="s2", pid=101), main=False, beats={"tokens": 1})
-    helper = make.Work(life=replace(make.LIFE, session="s3", pid=102), main=False, box=True)
+    unasked = {"asyncio": 9, "asyncio.begun": 1}
+    helper = make.Work(life=replace(make.LIFE, session="s3", pid=102), main=False, beats=unasked)
     sample = make.sample(0.0, work=make.Work(beats={"loop": 1}))
     processes = tuple(
         replace(one, box=Known(replace(one.box.value, parent_session="s1")))
@@ -285,3 +286,15 @@ def test_an_engine_is_a_living_child_with_beats_or_a_load() -> None:
     assert len(processes) == 2
     found = gather(History.start(replace(sample, processes=(*sample.processes, *processes))))
     assert found.engines == ("s1",)
+    assert found.loaded == ()
+
+
+def test_a_process_that_has_loaded_is_no_mere_front_end() -> None:
+    """A load counts, also once it is done; declared work does not."""
+    load = make.load("torch.load", 1 << 30)
+    for one, expected in (
+        (load, ("s1",)),
+        (replace(load, done=True), ("s1",)),
+        (replace(load, kind=OperationKind.BUSY), ()),
+    ):
+        assert watched(lambda _, one=one: make.Work(operations=(one,)), 0.0).loaded == expected

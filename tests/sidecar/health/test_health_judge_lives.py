@@ -177,6 +177,15 @@ def test_one_of_a_pool_of_engines_is_no_end() -> None:
     assert judgement.live
 
 
+def test_a_server_that_holds_its_model_itself_is_not_failed_for_a_helper() -> None:
+    """It loaded once, also where its black box has forgotten; a process of it that loads and fails is no engine."""
+    memory, _ = judge(JudgeMemory(session="s1"), evidence(50.0, Now(loaded=("s1",))), RULES)
+    memory = replace(memory, crashes=(Crash("s1", 100.0, "application_exit: exit code 1"),))
+    for moment in (110.0, 200.0):
+        memory, judgement = judge(memory, evidence(moment, Now()), RULES)
+        assert judgement.live
+
+
 def test_a_stopped_process_is_hung_whatever_moves() -> None:
     """SIGSTOP under pressure: no counter of another process excuses it."""
     failed = failed_at(
