@@ -13,7 +13,10 @@ import importlib
 import os
 import signal
 import sys
+import threading
+import time
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from guard.kernel import identity
@@ -53,6 +56,10 @@ EXIT_OK: Final = 0
 EXIT_CANNOT_START: Final = 2
 _NOTICES_SECONDS: Final = 1.0
 _DRAIN_SECONDS: Final = 1.0
+_POOL: Final = "io"
+_POOL_THREADS: Final = 32
+"""Made as they are needed. A lookup of a probe's host, or a read of a volume that hangs, keeps one for as long."""
+_POOL_SECONDS: Final = 1.0
 _EVERYBODY: Final = 0o1777
 
 
@@ -94,6 +101,8 @@ async def _main(settings: Settings, log: JsonLog) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    pool = ThreadPoolExecutor(_POOL_THREADS, _POOL)
+    loop.set_default_executor(pool)
     daemon = Daemon(settings, SystemClock(), log)
     options = HttpOptions(host=settings.listen.host, port=settings.listen.port, livez=daemon.livez)
     async with serving(daemon.board, options) as server:
@@ -107,7 +116,21 @@ async def _main(settings: Settings, log: JsonLog) -> int:
         await stop.wait()
         log.info("sidecar_stopping")
         await daemon.stop()
+    await _leave(pool)
     return EXIT_OK
+
+
+async def _leave(pool: ThreadPoolExecutor) -> None:
+    """End the process here where a thread waits for what may never answer: asyncio and the interpreter would wait too.
+
+    Everything is written down by now.
+    """
+    pool.shutdown(wait=False, cancel_futures=True)
+    deadline_s = time.monotonic() + _POOL_SECONDS
+    while any(thread.name.startswith(f"{_POOL}_") for thread in threading.enumerate()):
+        if time.monotonic() > deadline_s:
+            os._exit(EXIT_OK)
+        await asyncio.sleep(0.01)
 
 
 class Daemon:

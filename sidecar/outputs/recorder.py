@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -36,6 +37,7 @@ from sidecar.verdict.values import EndEvidence
 T = TypeVar("T")
 
 _CLOSE_SECONDS: Final = 5.0
+_CLOSE_STEP_SECONDS: Final = 0.01
 _NOTICES: Final = 50
 
 
@@ -161,8 +163,10 @@ class Recorder:
         with self._wake:
             self._stop = True
             self._hurry()
-        if self._thread.is_alive():
-            await asyncio.to_thread(self._thread.join, _CLOSE_SECONDS)
+        deadline_s = time.monotonic() + _CLOSE_SECONDS
+        # Not by a thread of the pool, which may be stuck as a whole.
+        while self._thread.is_alive() and time.monotonic() < deadline_s:  # noqa: ASYNC110 - a thread sets no event
+            await asyncio.sleep(_CLOSE_STEP_SECONDS)
 
     def _hurry(self) -> None:
         self._urgent = True

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import re
 import resource
+import socket
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -112,6 +114,31 @@ def test_a_path_too_long_for_a_socket_is_said(tmp_path: Path) -> None:
         assert daemon.get("/livez")["passed"]
         assert (deep / "record.sqlite").exists()
     no_crash(tmp_path / "log")
+
+
+class TestNames:
+    """Hosts whose names nobody resolves."""
+
+    pytestmark = needs_root
+
+    def test_a_silent_name_server_holds_up_neither_a_verdict_nor_the_end(self, tmp_path: Path) -> None:
+        """Probes wait a minute for the address of their host: ends are told soon, and SIGTERM is obeyed soon."""
+        resolver = tmp_path / "resolv.conf"
+        resolver.write_text("nameserver 127.0.0.254\noptions timeout:30 attempts:2\n")
+        under = f'exec unshare -m sh -c \'mount --bind {resolver} /etc/resolv.conf; exec "$@"\' sh "$@"'
+        flags = ("--probe", "http://server:8000/health", "--health-period-seconds", "0.2")
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
+            silent.bind(("127.0.0.254", 53))
+            silent.settimeout(30)
+            with Daemon(tmp_path / "shared", tmp_path / "log", *flags, under=under) as daemon:
+                for _ in range(8):  # more lookups than asyncio would have threads on two cores
+                    silent.recv(512)
+                one_life(daemon, tmp_path / "shared")
+                assert incidents(daemon)[0]["verdict_after_seconds"] < 10
+                began = time.monotonic()
+                assert daemon.stop() == 0
+                assert time.monotonic() - began < 20
+        no_crash(tmp_path / "log")
 
 
 class TestVolumes:
