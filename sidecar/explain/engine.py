@@ -33,10 +33,11 @@ _STATE_CODE: Final = re.compile(
 """One line of a container's state: the parser of states judges it together with the others."""
 _PROMPT: Final = re.compile(
     r"\bprompt(?:_text)?[\"']?\s?[:=]\s?[\"']"
-    r"|[\"']role[\"']\s?:\s?[\"'](?:user|assistant|system)[\"']|[\"']content[\"']:\s?[\"']",
+    r"|[\"']role[\"']\s?:\s?[\"'](?:user|assistant|system)[\"']|[\"']content[\"']:\s?[\"']"
+    r"|\bGenerated (?:streaming )?response\b|\b(?:generated_text|completion)[\"']?\s?[:=]\s?[\"']",
     re.IGNORECASE,
 )
-"""A server that logs its requests quotes what people ask about, not what happened to it."""
+"""A server that logs its requests quotes what people ask about and are told, not what happened to it."""
 _OTHERS: Final = frozenset(("gunicorn", "probe"))
 _INDEX: Final = WordIndex(
     (

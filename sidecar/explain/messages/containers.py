@@ -111,7 +111,8 @@ def _number(text: str | None) -> int | None:
 
 
 def _system_oom(_text: str, found: re.Match[str]) -> dict[str, Field]:
-    return {"comm": found[1], "victim_pid": int(found[2]), "pids": [int(found[2])]}
+    pid = int(found[2] or found[3])
+    return {"comm": found[1] or found[4], "victim_pid": pid, "pids": [pid]}
 
 
 def _stopping(_text: str, found: re.Match[str]) -> dict[str, Field]:
@@ -210,9 +211,21 @@ PATTERNS: Final = (
         missing=_KERNEL_LOG,
     ),
     _row(
+        "backoff",
+        ("failed container",),
+        r"\bBack-off restarting failed container\b",
+        "a container of the pod ended again and again; the event does not say of what",
+        end_class=EndClass.UNKNOWN,
+        role=Role.END,
+        confidence=Confidence.LOW,
+        read=lambda _text, found: {"keys": [*_pod(found.string)]},
+        missing=("how it ended: kubectl describe pod, or kubectl logs --previous",),
+    ),
+    _row(
         "system_oom",
-        ("system oom encountered",),
-        r"System OOM encountered, victim process: (.{1,64}?), pid: (\d{1,10})",
+        ("system oom encountered", "sys oom event"),
+        r"System OOM encountered, victim process: (.{1,64}?), pid: (\d{1,10})"
+        r"|Got sys oom event.{0,40}?\bPid:(\d{1,10}) ProcessName:(\S{1,64})",
         "the node was out of memory and the kernel killed a process",
         end_class=EndClass.GLOBAL_OOM,
         read=_system_oom,
@@ -238,7 +251,7 @@ PATTERNS: Final = (
     ),
     _row(
         "failed_table",
-        ("crashloopbackoff", "0/1 ", "0/2 ", "1/2 "),
+        ("crashloopbackoff", "0/1 "),
         rf"{_TABLE}(?:CrashLoopBackOff|Error|ContainerStatusUnknown)\s+\d",
         "a container of the pod ended; the table does not say of what",
         end_class=EndClass.UNKNOWN,
@@ -258,6 +271,7 @@ PATTERNS: Final = (
         r"|[Rr]eason: \"?(?:DeletionByTaintManager|EvictionByEvictionAPI|PreemptionByScheduler)\b"
         r"|Usage of EmptyDir volume \S+ exceeds the limit"
         r"|[Ee]phemeral local storage usage exceeds|exceeded its local ephemeral storage limit"
+        r"|^pod/\S{1,253} evicted\b"
         r"|\bTaintManagerEviction\b|\bPreempted\s+\S|[Rr]eason:\s+\"?(?:Evicted|Preempt\w*)\b",
         "the node evicted the pod",
         end_class=EndClass.EVICTION,

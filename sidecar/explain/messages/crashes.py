@@ -151,8 +151,8 @@ PATTERNS: Final = (
     ),
     _row(
         "runtime",
-        ("sigsegv", "sigabrt", "sigill"),
-        r"\b(SIG(?:SEGV|ABRT|ILL))(?:: [a-z]{3}| received at time=| \(0x[0-9a-f]{1,2}\) at pc=)",
+        ("sigsegv", "sigabrt"),
+        r"\b(SIG(?:SEGV|ABRT))(?:: [a-z]{3}| received at time=| \(0x[0-9a-f]{1,2}\) at pc=)",
         "a process crashed",
         read=lambda _text, found: end_fields(code=None, signal=found[1]),
         after=3,

@@ -180,8 +180,8 @@ PATTERNS: Final = (
     ),
     _gpu(
         "neuron",
-        ("nrt",),
-        r"NRT allocation failed|nrt_tensor_allocate.{0,80}(?:status=4|[Ff]ail)",
+        ("nrt", "log_dev_mem"),
+        r"NRT allocation failed|log_dev_mem\s+Failed to allocate|nrt_tensor_allocate.{0,80}(?:status=4|[Ff]ail)",
         "the Neuron runtime could not allocate device memory",
         read=_plain,
     ),
@@ -218,7 +218,8 @@ PATTERNS: Final = (
         r"|(?:cudaMalloc\w*|hipMalloc\w*|cuMemAlloc\w*|cuMemCreate)(?:\(\))?(?: retry)? failed:? ?\(?(?:out of memory"
         r"|2\b)|Cuda Runtime \(out of memory\)"
         r"|model_lifecycle\.cc.{1,400}: out of memory|unable to create stream: out of memory"
-        r"|CUDA runtime .{0,80}Status: out of memory|CUDA ran out of memory|CUDA error 2 at .{1,200}?: out of memory",
+        r"|CUDA runtime .{0,80}Status: out of memory|CUDA ran out of memory|CUDA failed with error out of memory"
+        r"|CUDA runtime error in \w{0,3}::\w{1,40}\(.{1,400}\): out of memory|CUDA error 2 at .{1,200}?: out of memory",
         "the CUDA runtime had no GPU memory left",
         read=_plain,
         confidence=Confidence.MEDIUM,

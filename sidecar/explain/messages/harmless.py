@@ -36,6 +36,11 @@ def _row(
 
 PATTERNS: Final = (
     _row(
+        ("memoryerror",),
+        re.compile(r"^\s{0,64}except\b.{0,200}MemoryError\b"),
+        "a line of a program that handles such a failure",
+    ),
+    _row(
         ("exec_die",),
         re.compile(r"\bcontainer exec_die\b"),
         "a command that was run beside the container's own process ended",

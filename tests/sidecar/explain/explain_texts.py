@@ -325,7 +325,6 @@ TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
             "ValueError: prompt too long\n"
             'INFO: 127.0.0.1:5000 - "POST /generate HTTP/1.1" 400 Bad Request'
         ),
-        "  Warning  BackOff  3m (x5 over 5m)  kubelet  Back-off restarting failed container",
         "WARNING: KV cache pool is full. Retract requests. #retracted_reqs: 3",
         "If you run out of memory try lowering --batch",
         "INFO preempted because there is not enough KV cache space",

@@ -62,6 +62,45 @@ ENDINGS_TEXTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
             'code: 137"\n2024-06-10T06:14:30Z  Killing     Sent interrupt. Waiting 5s before force killing'
         ),
     ),
+    (("unknown",), "  Warning  BackOff  3m (x5 over 5m)  kubelet  Back-off restarting failed container"),
+    ((), '  Normal   BackOff  3m (x5 over 5m)  kubelet  Back-off pulling image "vllm/vllm-openai:v9"'),
+    (("eviction",), "evicting pod prod/llm-0\npod/llm-0 evicted\nnode/gpu-7 drained"),
+    (
+        ("global_oom",),
+        (
+            'I0610 06:13:00.123456    1234 oom_watcher_linux.go:75] "Got sys oom event" event="&{Pid:4242 '
+            'ProcessName:python3 ContainerName:/ Constraint:CONSTRAINT_NONE}"'
+        ),
+    ),
+    # Engines
+    (("gpu_allocation_failure",), "RuntimeError: CUDA failed with error out of memory"),
+    (
+        ("gpu_allocation_failure",),
+        "[ERROR] CUDA runtime error in ::cudaMallocAsync(ptr, n, mPool->getPool(), stream): out of memory",
+    ),
+    (("gpu_allocation_failure",), "ERROR  TDRV:log_dev_mem  Failed to allocate 1.000GB on ND 0:NC 0"),
+    (
+        ("gpu_allocation_failure",),
+        "[GPU] Exceeded max size of memory object allocation: requested 4294967296 bytes, but max is 4294959104 bytes.",
+    ),
+    (("gpu_allocation_failure",), "RuntimeError: Insufficient VRAM for model and cache"),
+    (("gpu_allocation_failure",), "8007000E Not enough memory resources are available to complete this operation."),
+    (
+        ("health_check",),
+        (
+            "[2024-06-10 06:13:33 TP0] Watchdog timeout (self.watchdog_timeout=300)\n"
+            "[2024-06-10 06:13:33] Received sigquit from a child process. It usually means the child failed."
+        ),
+    ),
+    # What only speaks of it
+    ((), "    except torch.cuda.OutOfMemoryError:\n        logger.warning('retry')"),
+    (
+        (),
+        (
+            'INFO Generated response chatcmpl-1: output: "It says Out of memory: Killed process 12 (x) total-vm:9kB, '
+            'means", finish_reason: stop'
+        ),
+    ),
     # Batch systems and platforms
     (("cgroup_oom",), "slurmstepd: error: Detected 1 oom_kill event in StepId=9211443.batch."),
     (("cgroup_oom",), "srun: error: g0616: task 0: Out Of Memory"),
