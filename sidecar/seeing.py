@@ -84,9 +84,9 @@ class Seeing:
             raise SocketGoneError(f"the socket {path} was removed or replaced; making it anew")
         finally:
             self._server = None
-            self._watches.look_away_from(SightKind.HANDOVER)
+            ended = self._watches.look_away_from(SightKind.HANDOVER)
             await offered.close()
-            await server.close()
+            await server.close(but=ended)
 
     async def _offer_pressure(self) -> PressureSocket:
         """Offer pressure to programs without the guard as well. Where that fails, nothing else does."""

@@ -114,11 +114,13 @@ class Watches:
         births = (other.born for other in self if other is not watch)
         return died is not None and any(born is not None and born.monotonic_s > died.monotonic_s for born in births)
 
-    def look_away_from(self, kind: SightKind) -> None:
-        """Lay down every sight of a kind, before its descriptors are closed."""
-        for watch in self:
-            if watch.sight is kind:
+    def look_away_from(self, kind: SightKind) -> tuple[SeenModel, ...]:
+        """Lay down every sight of a kind, before its descriptors are closed; but those of models that ended, given."""
+        mine = [watch for watch in self if watch.reader is not None and watch.sight is kind]
+        for watch in mine:
+            if watch.died is None:
                 watch.look_away()
+        return tuple(watch.reader.seen for watch in mine if watch.reader is not None)
 
     def _get(self, name: str) -> Watch:
         watch = self._by_name.get(name)

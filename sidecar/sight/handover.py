@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -126,8 +126,11 @@ class HandoverServer:
         self._inode = (found.st_dev, found.st_ino)
         self._accept_again()
 
-    async def close(self) -> None:
-        """Hang up on everybody, stop listening and close every descriptor that was not released."""
+    async def close(self, but: Collection[SeenModel] = ()) -> None:
+        """Hang up on everybody, stop listening and close every descriptor that was not released, but of these models.
+
+        `release` of any server closes theirs.
+        """
         listener, self._listener = self._listener, None
         if listener is None:
             return
@@ -142,7 +145,8 @@ class HandoverServer:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         for model in self._models:
-            self._models.release(model)
+            if not any(model is one for one in but):
+                self._models.release(model)
 
     def send_pressure(self, model: SeenModel, notice: Pressure) -> int:
         """Tell every guard of a model; give how many it reached. Who does not read is passed over."""

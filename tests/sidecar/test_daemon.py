@@ -295,14 +295,23 @@ def test_a_stall_of_its_own_is_said_and_fails_nobody(tmp_path: Path) -> None:
 
 
 def test_a_removed_socket_is_made_anew(tmp_path: Path) -> None:
-    """Whoever empties the directory does not cut models off for good."""
+    """Whoever empties the directory does not cut models off for good, and one that has ended stays dead."""
     with Daemon(tmp_path, tmp_path / "log") as daemon:
         sock = tmp_path / "link.sock"
-        until(sock.exists, 30, "the socket")
-        sock.unlink()
-        until(sock.exists, 30, "a new socket")
         with model(tmp_path, "server", EXIT_3) as process:
             until(lambda: _main_pid(daemon) == process.pid, 30, "a model to hand over")
+            let_go(process)
+        until(lambda: _state(daemon) == "dead", 30, "it to have ended")
+        files = Path(f"/proc/{daemon.process.pid}/fd")
+        before = len(list(files.iterdir()))
+        sock.unlink()
+        until(sock.exists, 30, "a new socket")
+        ticks = _ticks(daemon)
+        until(lambda: _ticks(daemon) > ticks + 1, 30, "it to be judged without the old socket")
+        assert _state(daemon) == "dead"
+        with model(tmp_path, "server", EXIT_3) as process:
+            until(lambda: _main_pid(daemon) == process.pid, 30, "the next one to hand over")
+        until(lambda: len(list(files.iterdir())) < before + 8, 30, "what was kept of the dead one to be closed")
 
 
 def test_wrong_settings_end_the_start(tmp_path: Path) -> None:
@@ -325,6 +334,10 @@ def _one_life(daemon: Daemon, folder: Path) -> None:
 def _last_event_on_disk(folder: Path) -> int:
     with closing(sqlite3.connect(folder / "record.sqlite")) as record:
         return int(record.execute("SELECT max(id) FROM events").fetchone()[0])
+
+
+def _ticks(daemon: Daemon) -> int:
+    return int(daemon.get("/status")["sidecar"]["ticks"])
 
 
 def _state(daemon: Daemon) -> str | None:
