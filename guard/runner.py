@@ -28,7 +28,6 @@ The signal numbers SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP and SIGSYS stay unbl
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import resource
@@ -315,9 +314,15 @@ def _say_end(who: Who, link: LinkClient, ended: _Ended) -> None:
         oom_kills_before=ended.kills[0],
         oom_kills_after=ended.kills[1],
     )
-    with contextlib.suppress(OSError):  # no shared directory, or a full one
+    trouble = None
+    try:
         end_note.write(os.path.join(shared_directory(), "boxes"), note)
-    link.send(ChildExit(who.life, ended.status, *ended.sigterm), within_seconds=_FAREWELL_SECONDS)
+    except OSError as error:  # no shared directory, a full one, or another user's
+        trouble = error.strerror
+    told = link.send(ChildExit(who.life, ended.status, *ended.sigterm), within_seconds=_FAREWELL_SECONDS)
+    if trouble is not None and not told:
+        where = f"{shared_directory()}: {trouble}; share that directory with the sidecar (OOMGUARD_DIR)"
+        complain(f"oomguard run: no sidecar hears of this end: {where}\n")
 
 
 def _end_like(status: int, mask: Mask) -> int:

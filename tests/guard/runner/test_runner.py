@@ -16,7 +16,7 @@ from guard.kernel.locate import locate
 from guard.kernel.reader import Reader
 from guard.link.protocol import ChildExit, Role
 from guard.model import Known
-from tests.guard.hosts import environment, only_box, run_command
+from tests.guard.hosts import Ended, environment, only_box, run_command
 from tests.guard.runner.running import RUN, started
 from tests.guard.sidecar_socket import listening
 from tests.lab.kit.wait import until
@@ -90,6 +90,19 @@ def test_large_command_line(tmp_path: Path) -> None:
     assert (ended.out, ended.err) == ("5000\nword '4999'\n", "")
     exact = run_command([*RUN, "printf", "%s,", "--", "-x", "--name", "", "é"], environment(tmp_path))
     assert exact.out == "--,-x,--name,,é,"
+
+
+def test_an_end_that_nobody_can_hear_of_is_said(tmp_path: Path) -> None:
+    """Without the shared directory, as where its volume was forgotten, one line names it; with it there is none."""
+    absent = tmp_path / "absent"
+    command = [*RUN, "sh", "-c", "exit 3"]
+    ended = run_command(command, environment(absent))
+    assert (ended.returncode, ended.out, ended.err.count("\n")) == (3, "", 1)
+    assert ended.err.startswith(
+        f"oomguard run: no sidecar hears of this end: {absent}: No such file or directory; share"
+    )
+    assert run_command(command, environment(tmp_path)) == Ended(3, "", "")
+    assert run_command(command, environment(absent, {"OOMGUARD": "off"})) == Ended(3, "", "")
 
 
 @pytest.mark.parametrize("letter", ["x", "é", "😀", "\udcff", "\x01"])
