@@ -65,7 +65,7 @@ _EVERYBODY: Final = 0o1777
 
 def run(settings: Settings) -> int:
     """Run until SIGTERM or SIGINT; give the exit status. Says in one line on standard error why it cannot start."""
-    complaint = distribution.complaint(distribution.imported_packages()) or _probe_complaint(settings)
+    complaint = distribution.complaint(distribution.imported_packages()) or _grpc_complaint(settings)
     if complaint is not None:
         return _cannot_start(complaint)
     footprint.open_many_files()
@@ -79,15 +79,16 @@ def run(settings: Settings) -> int:
         undo()
 
 
-def _probe_complaint(settings: Settings) -> str | None:
-    """Say what is missing for a gRPC probe: without it every one would fail, and a well server with them."""
+def _grpc_complaint(settings: Settings) -> str | None:
+    """Say what is missing for gRPC: without it every probe would fail, and a well server with them."""
     asked = next((target.where for target in settings.probe if target.kind is ProbeKind.GRPC), None)
-    if asked is None:
+    if asked is None and settings.grpc_listen is None:
         return None
     try:
         importlib.import_module("sidecar.collect.probe_grpc")
     except ImportError as exc:
-        return f"probe grpc://{asked}: {exc}; pip install 'oomguard[sidecar,grpc]', or probe tcp://HOST:PORT"
+        what = "grpc_listen" if asked is None else f"probe grpc://{asked} (tcp:// needs nothing)"
+        return f"{what}: {exc}; pip install 'oomguard[sidecar,grpc]'"
     return None
 
 
@@ -105,7 +106,12 @@ async def _main(settings: Settings, log: JsonLog) -> int:
     loop.set_default_executor(pool)
     daemon = Daemon(settings, SystemClock(), log)
     options = HttpOptions(host=settings.listen.host, port=settings.listen.port, livez=daemon.livez)
-    async with serving(daemon.board, options) as server:
+    async with contextlib.AsyncExitStack() as stack:
+        server = await stack.enter_async_context(serving(daemon.board, options))
+        if settings.grpc_listen is not None:
+            from sidecar.outputs import grpc_health
+
+            await stack.enter_async_context(grpc_health.serving(daemon.board, options, settings.grpc_listen))
         log.info("sidecar_started", host=server.host, port=server.port, dir=settings.dir, sight=settings.sight.value)
         await daemon.start()
         gc.collect()

@@ -211,6 +211,8 @@ class Settings:
     """Name of the model until one hands over and gives its own."""
     listen: Address = Address("0.0.0.0", 9475)  # noqa: S104 - the kubelet dials the pod's address
     """HOST:PORT of the health pages. All addresses, as the kubelet dials the pod's; the pages hold no secrets."""
+    grpc_listen: Address | None = None
+    """HOST:PORT where the answers are given as gRPC health too (extra `grpc`, 21 MiB more). None: nowhere."""
     probe: tuple[ProbeTarget, ...] = ()
     """How the sidecar probes the model: `http://127.0.0.1:8000/health`, `tcp://127.0.0.1:8000`, `none`, or one
     `NAME=URL` a model, separated by commas. Empty: no probe, so only the process itself is judged."""
