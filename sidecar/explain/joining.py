@@ -157,8 +157,12 @@ def _explains(cause: Sign, end: Sign) -> bool:
     if end.subject == "state" and number is None and end.end_class is EndClass.UNKNOWN:
         number = _KILL
     if isinstance(number, int):
-        return kind in _BY_SIGNAL.get(number, _BROKEN) or (number == _ABRT and cause.subject == "watchdog")
+        return kind in _BY_SIGNAL.get(number, _BROKEN) or (number == _ABRT and _is_watchdog(cause))
     return kind is not EndClass.UNKNOWN or cause.subject == "ambiguous"
+
+
+def _is_watchdog(cause: Sign) -> bool:
+    return cause.subject == "watchdog" or (cause.source == "systemd" and cause.end_class is EndClass.HEALTH_CHECK)
 
 
 def _gave_up(group: list[Sign]) -> bool:

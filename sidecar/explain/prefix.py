@@ -64,6 +64,7 @@ _STERN: Final = re.compile(r"([a-z0-9][a-z0-9.-]{0,252} [a-z0-9-]{1,63}) (?=\d{4
 _ENDED: Final = re.compile(r"([\w.-]{1,64}) (?=exited with code -?\d{1,3}\s*$)")
 """What docker compose says of a container itself."""
 _CRI: Final = re.compile(r"std(?:out|err) [FP] ")
+_TIMES: Final = 4
 _ANY_TIME: Final = re.compile(
     r"\b(\d{10}\.\d{6})\d{0,3}\b|\[\s{0,8}\d{1,9}\.\d{6}\]|\b\d{4}-\d\d-\d\d[T ]\d\d:|\b[A-Z][a-z]{2} [ \d]\d \d\d:"
 )
@@ -106,7 +107,7 @@ def stamp_within(head: str) -> Stamp | None:
     """Give the last time that stands anywhere in what precedes a message, None where none does."""
     parts = _Parts()
     head = head.replace('"', " ").replace("'", " ")
-    for found in reversed(list(_ANY_TIME.finditer(head))):
+    for found in list(_ANY_TIME.finditer(head))[: -_TIMES - 1 : -1]:
         if found[1] is not None:
             return Stamp(found[1], Clock.WALL, float(found[1]))
         _strip(f"{head[found.start() :]} ", parts)

@@ -42,7 +42,7 @@ STEMS: Final = (
     *(b"preempt", b"prefill tokens", b"probe", b"profiled value", b"psm_", b"pt_devmem", b"reset"),
     *(b"resource_exhausted", b"scaling activity", b"segfault", b"segmentation", b"send sig", b"sending sig"),
     *(b"sigabrt", b"sigbus", b"signal", b"sigquit", b"sigsegv", b"startedat", b"stopping container"),
-    *(b"stored in kv cache", b"sxid", b"sys_ebusy", b"sys_enomem", b"term_memlimit", b"terminated"),
+    *(b"stored in kv cache", b"xid", b"sys_ebusy", b"sys_enomem", b"term_memlimit", b"terminated"),
     *(b"than requested", b"time limit", b"timed out", b"too large for", b"total_vm", b"traceback (most"),
     *(b"traps:", b"unhealthy", b"ur_result", b"was sent", b"watchdog", b"wedged", b"with docker id"),
     b"worker timeout",

@@ -33,6 +33,21 @@ _LONGEST: Final = 400  # lines of one block
 _CRI: Final = "CONTAINER_"  # crictl: "state": "CONTAINER_EXITED", its fields stand beside it
 _PATIENCE: Final = 16  # lines behind a block that may name its container or its limits
 _NAMES: Final = ("name", "id", "restartcount", "image", "memory", "oomscoreadj", "containerid", "podname", "uid")
+_PARTS: Final = (
+    *(
+        "args",
+        "command",
+        "devices",
+        "environment",
+        "environmentvariablesfrom",
+        "hostports",
+        "limits",
+        "mounts",
+        "ports",
+    ),
+    "requests",
+)
+"""Heads within a container of `kubectl describe` that are no container's name."""
 _DELETION: Final = ("deletiontimestamp", "deletiongraceperiodseconds")
 _TERMINATING: Final = "Terminating"  # what `kubectl describe` says of a pod with a deletionTimestamp
 
@@ -187,7 +202,7 @@ class StatusParser:
     def _note(self, key: str, value: str, line: Line, indent: int) -> None:
         """Keep what a state needs from around it: the container's name before it, counts and limits after it."""
         around = self._around
-        if not value and indent > 0 and key not in ("limits", "requests", "environment", "mounts", "ports"):
+        if not value and indent > 0 and key not in _PARTS:
             around.container = key if around.container is None or indent <= 4 else around.container  # noqa: PLR2004
         if key in _DELETION and value:
             around.seen.setdefault(key, value)

@@ -16,6 +16,8 @@ from sidecar.explain.values import Clock, Line, Stamp
 _MESSAGES: Final = ("MESSAGE", "log", "message", "msg", "Msg", "textPayload", "line")
 _INSIDE: Final = ("jsonPayload", "_source", "result")
 """Where Google Cloud Logging, Elasticsearch and Splunk put the record that they export."""
+_BESIDE: Final = ("error", "err", "exception", "exc_info", "stack_trace", "stacktrace", "traceback")
+"""Where loggers put a failure that the message only announces."""
 _TIMES: Final = ("time", "timestamp", "ts", "TimeStamp", "@timestamp")
 _EXPORT: Final = (
     "__CURSOR=",
@@ -89,6 +91,8 @@ class Unwrapper:
                     self._of_record(number, {**_texts(value), "MESSAGE": part}),
                     whole=whole if "MESSAGE" not in value else part,
                 )
+            for part in _beside(value, message):
+                yield self._of_record(number, {**_texts(value), "MESSAGE": part})
             return
         if not isinstance(value, (dict, list)) or not value or (whole[:1] == "[" and not isinstance(value[0], dict)):
             yield line_of(self.file, number, whole)
@@ -144,6 +148,11 @@ def _message(value: Mapping[str, Any]) -> str | None:
         if name == "MESSAGE" and isinstance(message, list):
             return bytes(one for one in message if isinstance(one, int) and 0 <= one < 256).decode("utf-8", "replace")  # noqa: PLR2004 - bytes
     return None
+
+
+def _beside(value: Mapping[str, Any], message: str) -> list[str]:
+    told = [one for name in _BESIDE if isinstance(one := value.get(name), str) and one not in message]
+    return [part for one in told for part in one.splitlines()[:1000]]
 
 
 def _texts(value: Mapping[str, Any]) -> dict[str, str]:

@@ -18,6 +18,11 @@ _XID: Final = re.compile(
     r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]{4,20})\): (\d{1,4})(?:, pid='?(<unknown>"
     r"|\d{1,10})'?)?(?:, name=([^,]{1,64}))?"
 )
+_TOLD: Final = re.compile(
+    r"XidCriticalError: Xid=(\d{1,4}) on Device=(GPU-[0-9a-f-]{36})"
+    r"|DCGM_FI_DEV_XID_ERRORS\{[^}]{0,400}\bUUID=\"(GPU-[0-9a-f-]{1,36})\"[^}]{0,2000}\} ([1-9]\d{0,3})\b"
+)
+"""What Kubernetes' device plugins and NVIDIA's exporter pass on, without the driver's words."""
 _LOST: Final = re.compile(
     r"\bhas fallen off the bus|fallen off the bus and is not responding|GPU is lost|RmInitAdapter failed"
     r"|rm_init_adapter failed"
@@ -68,6 +73,9 @@ class XidParser:
             name = None if found[4] is None or found[4].startswith("<") else found[4]
             self._add(_Event(line=line, xid=int(found[2]), pci=found[1], pid=pid, name=name))
             return True
+        if (found := _TOLD.search(text)) is not None:
+            self._add(_Event(line=line, xid=int(found[1] or found[4]), pci=None, pid=None, name=None))
+            return True
         if (uuid := _UUID.search(text)) is not None and (pci := _PCI.search(text)) is not None:
             self._uuids[_short(pci[1])] = uuid[1]
         if _LOST.search(text) is not None:
@@ -111,6 +119,7 @@ class XidParser:
         texts = " ".join(one.text for one in (*(event.line for event in events), *self._tail))
         meaning = MEANINGS.get(root or 0, (_DEVICE, "the driver reports an error of the card"))[1]
         pci = next((one.pci for one in events if one.pci), None)
+        uuid = self._uuids.get(_short(pci or "")) or next(iter(_UUID.findall(texts)), None)
         card = "a GPU" if pci is None else f"GPU {pci}"
         return Sign(
             role=Role.CAUSE,
@@ -125,7 +134,7 @@ class XidParser:
             else f"{card} was lost: the driver cannot reach it",
             stamp=first.line.stamp,
             pids=frozenset(one.pid for one in events if one.pid is not None),
-            fields={**_fields(events, xids, root, texts), "pci": pci, "gpu_uuid": self._uuids.get(_short(pci or ""))},
+            fields={**_fields(events, xids, root, texts), "pci": pci, "gpu_uuid": uuid},
             evidence=tuple(seen(quote(one.line.text), one.line.file, one.line.number) for one in events[:6]),
             missing=("what the server said when it failed: its log",),
         )

@@ -252,7 +252,8 @@ PATTERNS: Final = (
     _row(
         "failed_table",
         ("crashloopbackoff", "0/1 "),
-        rf"{_TABLE}(?:CrashLoopBackOff|Error|ContainerStatusUnknown)\s+\d",
+        rf"{_TABLE}(?:CrashLoopBackOff|Error|ContainerStatusUnknown)\s+\d{{1,9}}"
+        r"(?: \(|\s+\d{1,4}[smhdy])",
         "a container of the pod ended; the table does not say of what",
         end_class=EndClass.UNKNOWN,
         role=Role.END,

@@ -132,8 +132,8 @@ PATTERNS: Final = (
     ),
     _row(
         "unit_result",
-        ("failed with result", "(result:"),
-        rf"(?:{_UNIT}: Failed with|Active: failed \(Result:) ?(?:result )?'?([a-z-]{{3,20}})'?",
+        ("failed with result", "(result:", "result=oom-kill", "result=watchdog"),
+        rf"(?:{_UNIT}: Failed with|Active: failed \(Result:|^Result=) ?(?:result )?'?([a-z-]{{3,20}})'?",
         "the unit failed",
         read=_result,
         role=Role.CONSEQUENCE,

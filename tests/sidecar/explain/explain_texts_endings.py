@@ -72,6 +72,30 @@ ENDINGS_TEXTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
             'ProcessName:python3 ContainerName:/ Constraint:CONSTRAINT_NONE}"'
         ),
     ),
+    ((), _PODS + "llm-0   0/1   ImagePullBackOff   0   9m\nllm-1   0/1   Completed   0   9m"),
+    ((), "Loading shards:   0% Completed | 0/1 [00:00<?, ?it/s]\nepoch 0/1 Error 2 rate"),
+    (("cgroup_oom",), "Result=oom-kill\nExecMainStatus=9\nNRestarts=4"),
+    ((), "Result=success\nExecMainStatus=0\nNRestarts=0"),
+    (
+        ("health_check",),
+        (
+            "     Active: failed (Result: watchdog) since Mon 2024-06-10 06:13:30 UTC; 2min ago\n"
+            "   Main PID: 4242 (code=dumped, signal=ABRT)"
+        ),
+    ),
+    # Cards, as device plugins and exporters tell of them
+    (
+        ("device_reset",),
+        "health.go:159] XidCriticalError: Xid=48 on Device=GPU-11111111-2222-3333-4444-555555555555, the",
+    ),
+    (("device_reset",), 'DCGM_FI_DEV_XID_ERRORS{gpu="0",UUID="GPU-1111",device="nvidia0"} 79'),
+    ((), 'DCGM_FI_DEV_XID_ERRORS{gpu="0",UUID="GPU-1111",device="nvidia0"} 0'),
+    # Loggers that put the failure beside the message
+    (
+        ("gpu_allocation_failure",),
+        '{"message": "worker failed", "exc_info": "torch.OutOfMemoryError: CUDA out of memory."}',
+    ),
+    (("unknown",), '{"level": "error", "msg": "command failed", "error": "signal: killed"}'),
     # Engines
     (("gpu_allocation_failure",), "RuntimeError: CUDA failed with error out of memory"),
     (

@@ -169,3 +169,34 @@ def test_an_export_with_the_newest_line_first(tmp_path: Path) -> None:
     (one,) = explain((str(export),)).incidents
     assert one.fields["oom_memcg"] == "/kubepods/pod1"
     assert {text.line: text.text[:8] for text in one.evidence if text.line} == {1: "Memory c", 2: "oom-kill"}
+
+
+_DESCRIBED = """Name:             llm-0
+Containers:
+  llm:
+    Container ID:   containerd://abc
+    Command:
+      python3
+    Args:
+      --model
+    State:          Waiting
+      Reason:       CrashLoopBackOff
+    Last State:     Terminated
+      Reason:       Error
+      Exit Code:    137
+      Finished:     Mon, 10 Jun 2024 06:13:00 +0000
+    Restart Count:  6
+    Environment Variables from:
+      settings  ConfigMap  Optional: false
+Events:
+  Warning  Unhealthy  63s (x30 over 9m)  kubelet  Liveness probe failed: context deadline exceeded
+  Normal   Killing    43s (x4 over 8m)   kubelet  Container llm failed liveness probe, will be restarted
+  Warning  BackOff    4s (x12 over 9m)   kubelet  Back-off restarting failed container llm in pod llm-0_prod(abc)
+"""
+
+
+def test_a_container_with_a_command_has_its_own_name() -> None:
+    """What stands within a container of `kubectl describe` names none, so that its events and its states are of one."""
+    (one,) = explained(file=_DESCRIBED)
+    assert one.end_class is EndClass.HEALTH_CHECK
+    assert (one.fields["container"], one.fields["exit_code"]) == ("llm", 137)

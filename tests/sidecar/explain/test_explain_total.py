@@ -91,6 +91,11 @@ _HOSTILE = {
     "oom": "oom-kill:constraint=" + ",task=" * 10,
     "probe": "Liveness probe failed: " * 3,
     "signal": "signal: killed by signal " * 3,
+    "names": "a.b-" * 15 + " invoked oom-killer",
+    "stores": '{"at": "2024-99-99T00:00:00", "message": "Out of memory',
+    "writers": "[pod/a/b] " * 6,
+    "tables": "a" + " " * 60 + "0/1 OOMKille",
+    "codes": "ExitCode:1 OOMKilled:tru " * 3,
     "numbers": "total_region_allocated_bytes_: 1 memory_limit_: 1 " * 2,
 }
 
