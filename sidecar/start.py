@@ -20,13 +20,17 @@ from importlib.util import module_from_spec
 from typing import Final
 
 _GUARD: Final = "guard"
+_INTERRUPTED: Final = 130
 _PLACE: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def main() -> int:
-    """Run the command with our `guard`; give its exit status."""
-    _take_ours()
-    status: int = importlib.import_module(f"{_GUARD}.cli").main()
+    """Run the command with our `guard`; give its exit status. Ctrl-C ends one that has no words for it without any."""
+    try:
+        _take_ours()
+        status: int = importlib.import_module(f"{_GUARD}.cli").main()
+    except KeyboardInterrupt:
+        return _INTERRUPTED
     return status
 
 

@@ -78,6 +78,15 @@ def test_a_guarded_shell_may_call_the_command(prefix: Path, tmp_path: Path) -> N
     assert ended.out.startswith("inner\noomguard ")
 
 
+@pytest.mark.parametrize("command", ["sidecar", "doctor", "explain"])
+def test_an_early_interrupt_is_no_traceback(command: str, prefix: Path, tmp_path: Path) -> None:
+    """Ctrl-C while the command is still being imported ends it with 130, or by the signal, and without a word."""
+    (tmp_path / "argparse.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGINT)\n")
+    ended = _oomguard(prefix, tmp_path, command, path=str(tmp_path))
+    assert ended.returncode in (130, -2)
+    assert (ended.out, ended.err) == ("", "")
+
+
 def test_the_daemon_without_its_packages(prefix: Path, tmp_path: Path) -> None:
     """Without the extra, one line names what is missing and how it is installed; status 2. The doctor says it too."""
     ended = _oomguard(prefix, tmp_path, "sidecar", "--listen", "127.0.0.1:0")
