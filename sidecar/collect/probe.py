@@ -63,8 +63,12 @@ class Prober:
 
     @property
     def asked(self) -> str | None:
-        """Where it asks; None where there is nothing to probe."""
-        return self._target.where if self._target is not None and self.wanted else None
+        """Where it asks, without a user's name and password; None where there is nothing to probe."""
+        if self._target is None or not self.wanted:
+            return None
+        scheme, _, rest = self._target.where.rpartition("://")
+        host, slash, path = rest.partition("/")
+        return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}" if scheme else rest
 
     @property
     def in_flight_since(self) -> Instant | None:

@@ -17,6 +17,10 @@ from sidecar.sample import ProbeOutcome
 _METHOD: Final = "/grpc.health.v1.Health/Check"
 _STATUS: Final = b"\x08"  # field 1, varint
 _SERVING: Final = 1
+_OPTIONS: Final = (
+    ("grpc.use_local_subchannel_pool", 1),  # a connection of its own each time
+    ("grpc.enable_http_proxy", 0),  # a proxy in the environment is for the way out of the pod
+)
 _SHORT: Final = 0x80  # lengths below fit into one byte
 
 
@@ -37,7 +41,7 @@ def _answer(message: bytes) -> tuple[ProbeOutcome, str]:
 async def check(where: str) -> tuple[ProbeOutcome, str]:
     """Ask `HOST:PORT[/SERVICE]` over a connection of its own; a refusing server raises `ConnectionRefusedError`."""
     address, _, service = where.partition("/")
-    async with grpc.aio.insecure_channel(address, options=(("grpc.use_local_subchannel_pool", 1),)) as channel:
+    async with grpc.aio.insecure_channel(address, options=_OPTIONS) as channel:
         call = channel.unary_unary(_METHOD, request_serializer=bytes, response_deserializer=bytes)
         try:
             return _answer(await call(_request(unquote(service))))

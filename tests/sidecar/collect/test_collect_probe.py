@@ -178,6 +178,20 @@ def test_without_a_target_nobody_is_asked() -> None:
         assert prober.last.why is Why.MISSING
 
 
+@pytest.mark.parametrize(
+    ("target", "asked"),
+    [
+        ("http://me:secret@127.0.0.1:8000/a@b", "http://127.0.0.1:8000/a@b"),
+        ("m=https://[::1]", "https://[::1]"),
+        ("tcp://127.0.0.1:8000", "127.0.0.1:8000"),
+        ("none", None),
+    ],
+)
+def test_where_it_asks_is_said_without_a_password(target: str, asked: str | None) -> None:
+    """The place is shown on pages that anybody may read."""
+    assert Prober(ProbeTarget.parse(target), FAST, SystemClock(), lambda _: None).asked == asked
+
+
 async def test_a_new_life_is_asked_at_once_and_not_by_an_old_question() -> None:
     """What was asked before the new life is dropped, also in flight; the next probe does not wait for the period."""
     results: asyncio.Queue[ProbeResult] = asyncio.Queue()

@@ -66,6 +66,14 @@ async def test_nobody_listens() -> None:
         await asyncio.wait_for(check(address), 30)
 
 
+async def test_no_proxy_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy in the environment is for the way out of the pod; the kubelet asks none, nor do the other probes."""
+    for name in ("http_proxy", "https_proxy", "grpc_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    async with health({b"": SERVING}) as address:
+        assert (await asyncio.wait_for(check(address), 30))[0] is ProbeOutcome.OK
+
+
 async def test_a_name_that_is_too_long_is_refused() -> None:
     """Names of 128 bytes and more are no service of anybody."""
     with pytest.raises(ValueError, match="128"):
