@@ -13,6 +13,7 @@ server whose environment is not ours would have no hooks at all.
 from __future__ import annotations
 
 import sys
+from types import ModuleType
 
 from guard.fence import fence, troubles
 
@@ -20,7 +21,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from importlib.machinery import ModuleSpec
-    from types import ModuleType
 
     Hook = Callable[[ModuleType], None]
 
@@ -35,7 +35,7 @@ class PostImport:
 
     def when_imported(self, name: str, hook: Hook) -> None:
         """Call the hook with the module: now if it is there, else right after its import."""
-        module = sys.modules.get(name)
+        module = _finished(name)
         if module is not None:
             _call(hook, name, module)
             return
@@ -54,6 +54,7 @@ class PostImport:
         """Find an awaited module through the other finders; None, at the cost of one dict lookup, for all others."""
         if name not in self._awaited:
             return None
+        self._catch_up()
         for finder in tuple(sys.meta_path):
             find_spec = None if finder is self else getattr(finder, "find_spec", None)
             spec: ModuleSpec | None = find_spec(name, path, target) if find_spec is not None else None
@@ -71,23 +72,41 @@ class PostImport:
             return
 
         def exec_module(module: ModuleType) -> None:
-            if module.__name__ == spec.name:
+            awaited = module.__name__ == spec.name
+            if awaited:
                 del loader.exec_module
             execute(module)
-            if module.__name__ == spec.name:
-                self._loaded(module)
+            if awaited and spec.loader is not loader:  # a lazy one, which puts the real loader in its place for later
+                self._arrange(spec)
+            elif awaited:
+                self._loaded(spec.name, module)
 
         loader.exec_module = exec_module  # type: ignore[method-assign]
 
-    def _loaded(self, module: ModuleType) -> None:
-        hooks = self._awaited.pop(module.__name__, ())
+    def _loaded(self, name: str, module: ModuleType) -> None:
+        hooks = self._awaited.pop(name, ())
         self._leave_if_idle()
         for hook in hooks:
-            _call(hook, module.__name__, module)
+            _call(hook, name, module)
+
+    def _catch_up(self) -> None:
+        """See to awaited modules that came by a finder in front of ours."""
+        for name in tuple(self._awaited):
+            module = _finished(name)
+            if module is not None:
+                self._loaded(name, module)
 
     def _leave_if_idle(self) -> None:
         if not self._awaited and self in sys.meta_path:
             sys.meta_path.remove(self)
+
+
+def _finished(name: str) -> ModuleType | None:
+    """Give a module that is there and whole: not one in the middle of its import, nor a lazy one that waits for its."""
+    module = sys.modules.get(name)
+    if type(module) is not ModuleType or getattr(module.__spec__, "_initializing", False):
+        return None
+    return module
 
 
 def _call(hook: Hook, name: str, module: ModuleType) -> None:

@@ -85,10 +85,16 @@ class _Watch:
 
     def born(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         path = args[1] if len(args) > 1 else kwargs["filename"]
-        self._opened.pop(id(args[0]), None)
+        self._forget(id(args[0]))  # of one that is gone: entered, and never left
         self._opened[id(args[0])] = _Opened(absolute(path))
         if len(self._opened) > _MOST_OPEN:
-            del self._opened[next(iter(self._opened))]
+            self._forget(next(iter(self._opened)))
+
+    def _forget(self, key: int) -> None:
+        """Follow an instance no longer, and end its mark: nobody else would."""
+        opened = self._opened.pop(key, None)
+        if opened is not None:
+            opened.finish()
 
     def enter(self, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
         opened = self._opened.get(id(args[0]))

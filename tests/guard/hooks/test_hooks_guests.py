@@ -129,3 +129,21 @@ print(json.dumps([guarded == reads, troubles]))
     assert json.loads(out) == [True, []]
     (load,) = [one for one in only_box(tmp_path).operations if one.label == "load_state_dict"]
     assert (load.item, load.bytes_expected) == ("weight, bias", None)
+
+
+def test_files_that_are_entered_and_never_left(tmp_path: Path) -> None:
+    """Of files that a server opens by hundreds and leaves open the oldest are in flight no more; closing them works."""
+    out = _run(
+        """
+names = [f"{folder}/{number}.safetensors" for number in range(300)]
+for name in names: os.link(path, name)
+kept = [safe_open(name, "pt").__enter__() for name in names]
+for file in kept: file.get_tensor("a")
+for file in kept[-256:]: file.__exit__(None, None, None)
+with safe_open(path, "pt") as file: file.get_tensor("a")
+for file in kept[:-256]: file.__exit__(None, None, None)
+print(json.dumps(guard.status().troubles))
+""",
+        tmp_path,
+    )
+    assert json.loads(out) == []

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 import zipfile
 from collections.abc import Iterator
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 
@@ -90,6 +92,64 @@ def test_loader_shared_by_a_whole_archive(folder: Path, monkeypatch: pytest.Monk
     _, seen = _awaiting("awaited_e")
     assert [importlib.import_module("awaited_e")] == seen
     assert "other_e" in sys.modules
+
+
+class _InFront:
+    """An import hook of the host, put in front of ours: it finds by itself, lazily if asked to."""
+
+    def __init__(self, name: str, *, lazily: bool = False) -> None:
+        self.name = name
+        self.lazily = lazily
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:  # noqa: ARG002
+        """Find the one module."""
+        spec = PathFinder.find_spec(name) if name == self.name else None
+        if spec is not None and self.lazily:
+            assert spec.loader is not None
+            spec.loader = importlib.util.LazyLoader(spec.loader)
+        return spec
+
+
+def test_a_finder_in_front_of_ours(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a later import hook finds without asking us is seen with the next awaited import."""
+    (folder / "awaited_g.py").touch()
+    (folder / "awaited_h.py").touch()
+    _, seen = _awaiting("awaited_g", "awaited_h")
+    monkeypatch.setattr(sys, "meta_path", [_InFront("awaited_g"), *sys.meta_path])
+    first = importlib.import_module("awaited_g")
+    assert seen == []
+    assert [first, importlib.import_module("awaited_h")] == seen
+
+
+@pytest.mark.parametrize("in_front", [True, False])
+def test_a_lazy_import_stays_lazy(in_front: bool, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: FBT001 - a case
+    """A module that is loaded at its first use is not used by us; the hook runs after that use."""
+    (folder / "awaited_i.py").write_text("import sys\nsys.awaited_i_ran = True\nvalue = 1")
+    (folder / "awaited_j.py").touch()
+    _, seen = _awaiting("awaited_i", "awaited_j")
+    lazy = _InFront("awaited_i", lazily=True)
+    where = [lazy, *sys.meta_path] if in_front else [sys.meta_path[0], lazy, *sys.meta_path[1:]]
+    monkeypatch.setattr(sys, "meta_path", where)
+    monkeypatch.delattr(sys, "awaited_i_ran", raising=False)
+    module = importlib.import_module("awaited_i")
+    other = importlib.import_module("awaited_j")
+    assert (hasattr(sys, "awaited_i_ran"), seen) == (False, [other])
+    assert module.value == 1
+    assert in_front or seen == [other, module]
+
+
+def test_asked_for_in_the_middle_of_an_import(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module that is being imported is handed over once it is whole."""
+    (folder / "awaited_k.py").write_text("import sys\nsys.asks_in_the_middle()\nvalue = 1")
+    (folder / "awaited_l.py").touch()
+    finder = PostImport()
+    seen: list[int] = []
+    ask = lambda: finder.when_imported("awaited_k", lambda module: seen.append(module.value))  # noqa: E731 - one line
+    monkeypatch.setattr(sys, "asks_in_the_middle", ask, raising=False)
+    importlib.import_module("awaited_k")
+    finder.when_imported("awaited_l", lambda _module: None)
+    importlib.import_module("awaited_l")
+    assert seen == [1]
 
 
 def test_missing_module_is_missing() -> None:
