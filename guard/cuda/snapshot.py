@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from guard.fence import fence
+from guard.switches import is_off
 
 LIMIT_BYTES: Final = 1 << 20
 PER_PROCESS: Final = 2
@@ -75,7 +76,7 @@ class Camera:
 
 
 def _off() -> bool:
-    return os.environ.get(SWITCH, "").strip().lower() == "off"
+    return is_off(SWITCH)
 
 
 def wanted_history() -> int:

@@ -11,12 +11,12 @@ that stands still. Loops that run already, and those of other libraries, are not
 from __future__ import annotations
 
 import functools
-import os
 import threading
 from typing import TYPE_CHECKING
 
 from guard.fence import fence
 from guard.hooks.patching import Patches
+from guard.switches import is_off
 
 if TYPE_CHECKING:
     import asyncio
@@ -63,7 +63,7 @@ class _Turning:
 
 def install(keeper: Keeper, module: ModuleType) -> Callable[[], None]:
     """Wrap the method of the class; it is asked for at each run, so loops made before are covered too."""
-    if os.environ.get(SWITCH, "").strip().lower() == "off":
+    if is_off(SWITCH):
         return _nothing
     owner = getattr(module, _LOOPS[module.__name__])
     original = owner.run_forever

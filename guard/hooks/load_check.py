@@ -10,6 +10,7 @@ import os
 import sys
 
 from guard.refusal import WouldNotFit
+from guard.switches import is_off
 
 SWITCH = "OOMGUARD_PREFLIGHT"
 _SMALL_BYTES = 64 << 20
@@ -18,7 +19,7 @@ _SMALL_BYTES = 64 << 20
 def check(label: str, path: str | None, expected: int | None, surely: int | None) -> None:
     """Look, and warn or raise. Raises: `WouldNotFit` where the host asked for it."""
     policy = os.environ.get(SWITCH, "warn").strip().lower()
-    if policy == "off" or (surely is None and not expected):
+    if is_off(SWITCH) or (surely is None and not expected):
         return
     from guard.box.load_costs import COSTS, OTHER
 

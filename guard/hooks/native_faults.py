@@ -19,6 +19,7 @@ import weakref
 from io import FileIO
 
 from guard.hooks import set_state
+from guard.switches import is_off
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ _ours = _Ours()
 
 def install(keeper: Keeper) -> Callable[[], None]:
     """Begin with the box that there is or will be."""
-    _ours.installed = os.environ.get(SWITCH, "").strip().lower() != "off"
+    _ours.installed = not is_off(SWITCH)
     if keeper.box is not None:
         follow(keeper.box.path)
 

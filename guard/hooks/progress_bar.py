@@ -10,6 +10,8 @@ import os
 import sys
 import time
 
+from guard.switches import is_off
+
 SWITCH = "OOMGUARD_PROGRESS"
 _PATIENCE_SECONDS = 0.5
 _PAUSE_SECONDS = 0.1
@@ -54,7 +56,7 @@ class Bar:
 
 def bar_for(what: str, expected: int | None) -> Bar | None:
     """Give a bar if somebody can see it and there is a whole to be part of."""
-    if not expected or os.environ.get(SWITCH, "").strip().lower() == "off" or not _is_terminal(sys.stderr):
+    if not expected or is_off(SWITCH) or not _is_terminal(sys.stderr):
         return None
     return Bar(os.path.basename(what), expected)  # noqa: PTH119 - no path object is made of a host's name
 

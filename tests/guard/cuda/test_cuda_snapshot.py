@@ -80,7 +80,7 @@ print(json.dumps(torch._C._cuda_isHistoryEnabled()))
 @pytest.mark.torch
 def test_off(host: CudaHost) -> None:
     """Switched off, a failure leaves no picture."""
-    assert host.told(FAIL, OOMGUARD_CUDA_SNAPSHOT="off") == [None, None, None]
+    assert host.told(FAIL, OOMGUARD_CUDA_SNAPSHOT="false") == [None, None, None]
     assert _pictures(host) == []
 
 

@@ -67,10 +67,11 @@ def test_uninstalled(tmp_path: Path) -> None:
     assert _run("pass", tmp_path, code).out == "True False True\n"
 
 
-def test_off_switch(tmp_path: Path) -> None:
+@pytest.mark.parametrize("word", ["off", "0"])
+def test_off_switch(word: str, tmp_path: Path) -> None:
     """OOMGUARD_FAULTS=off leaves the faulthandler alone."""
     code = "guard.install(); print(faulthandler.is_enabled(), guard.status().trouble_count)"
-    assert _run("pass", tmp_path, code, {"OOMGUARD_FAULTS": "off"}).out == "False 0\n"
+    assert _run("pass", tmp_path, code, {"OOMGUARD_FAULTS": word}).out == "False 0\n"
     assert _faults(tmp_path) == []
 
 

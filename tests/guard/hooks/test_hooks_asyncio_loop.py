@@ -80,9 +80,10 @@ def test_a_loop_of_another_thread_does_not_tick(tmp_path: Path) -> None:
     assert set(beats(tmp_path)) == {"x"}
 
 
-def test_the_off_switch(tmp_path: Path) -> None:
+@pytest.mark.parametrize("word", ["off", "0"])
+def test_the_off_switch(word: str, tmp_path: Path) -> None:
     """OOMGUARD_LOOP=off leaves the loop alone."""
-    ended = run_host(RUN + "asyncio.run(work())\nguard.beat('x')", tmp_path, {"OOMGUARD_LOOP": "off"})
+    ended = run_host(RUN + "asyncio.run(work())\nguard.beat('x')", tmp_path, {"OOMGUARD_LOOP": word})
     assert ended.returncode == 0, ended.err
     assert set(beats(tmp_path)) == {"x"}
 

@@ -60,7 +60,7 @@ def test_raises_where_the_host_asked_for_it(too_large: Path, tmp_path: Path) -> 
 
 def test_off(too_large: Path, tmp_path: Path) -> None:
     """With OOMGUARD_PREFLIGHT=off nothing is looked at before a load."""
-    out = _run(too_large, tmp_path, "off")
+    out = _run(too_large, tmp_path, "No")
     assert "takes at least" not in out
 
 

@@ -69,7 +69,7 @@ def test_on_a_terminal(tmp_path: Path) -> None:
 @pytest.mark.torch
 def test_switched_off(tmp_path: Path) -> None:
     """OOMGUARD_PROGRESS=off leaves the terminal alone."""
-    assert _screen(tmp_path, {"OOMGUARD_PROGRESS": "off"}) == ""
+    assert _screen(tmp_path, {"OOMGUARD_PROGRESS": "0"}) == ""
 
 
 @pytest.mark.torch
