@@ -89,7 +89,7 @@ def child_environment(environment: Mapping[str, str], session: str, name: str) -
         **_pressure_watch(environment),
         "PYTHONPATH": SITE if not before else f"{SITE}{os.pathsep}{before}",
         SWITCH: "on",
-        DIRECTORY_VARIABLE: os.path.abspath(shared_directory()),
+        DIRECTORY_VARIABLE: _absolute(shared_directory()),
         NAME_VARIABLE: name,
         PARENT: session,
     }
@@ -101,8 +101,16 @@ def _pressure_watch(environment: Mapping[str, str]) -> dict[str, str]:
     Only if it is there by now: a program that is pointed at nothing does without, one that is not asked may have a
     way of its own.
     """
-    path = os.path.abspath(pressure_path(shared_directory()))
+    path = _absolute(pressure_path(shared_directory()))
     return {WATCH_VARIABLE: path} if not environment.get(WATCH_VARIABLE) and os.path.exists(path) else {}
+
+
+def _absolute(path: str) -> str:
+    """Make a path independent of the working directory, where there is one (it may be removed)."""
+    try:
+        return os.path.abspath(path)
+    except OSError:
+        return path
 
 
 def run(command: Sequence[str]) -> int:

@@ -92,6 +92,16 @@ def test_large_command_line(tmp_path: Path) -> None:
     assert exact.out == "--,-x,--name,,é,"
 
 
+def test_a_removed_working_directory_stops_no_server(tmp_path: Path) -> None:
+    """Where a relative shared directory lies nowhere, the server runs all the same."""
+    (tmp_path / "gone").mkdir()
+    script = f'cd "{tmp_path}/gone"; rmdir "{tmp_path}/gone"; exec "$@"'
+    command = ["sh", "-c", script, "sh", *RUN, sys.executable, "-c", "print('served'); raise SystemExit(3)"]
+    ended = run_command(command, environment(tmp_path, {"OOMGUARD_DIR": "relative"}))
+    assert (ended.returncode, ended.out) == (3, "served\n")
+    assert "Traceback" not in ended.err
+
+
 def test_an_end_that_nobody_can_hear_of_is_said(tmp_path: Path) -> None:
     """Without the shared directory, as where its volume was forgotten, one line names it; with it there is none."""
     absent = tmp_path / "absent"
