@@ -48,9 +48,13 @@ def ends(record: RecordReader, model: str | None) -> tuple[IncidentRow, ...]:
     if model is not None and model not in models:
         known = f"; it knows {', '.join(models)}" if models else ""
         raise RecordError(f"{record.path} knows no model {model!r}{known}")
+    unreadable = record.skipped
     found = record.incidents(model)
     if not found:
         whose = "" if model is None else f" of model {model}"
+        if lost := record.skipped - unreadable:
+            why = f"({lost} left out): written by another release, or damaged"
+            raise RecordError(f"no end{whose} in {record.path} is in the shape of this release {why}")
         raise RecordError(f"{record.path} holds no end{whose} yet: nothing ended while the sidecar watched")
     return _newest_first(record, found)
 

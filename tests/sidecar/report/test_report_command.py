@@ -183,6 +183,17 @@ def test_a_record_without_ends(tmp_path: Path, refused: Refused) -> None:
     assert "holds no end yet" in refused("--record", str(copy))
 
 
+def test_a_record_whose_ends_cannot_be_read(tmp_path: Path, refused: Refused) -> None:
+    """It is not said that nothing ended, but how many ends are there and cannot be read."""
+    copy = tmp_path / "record.sqlite"
+    shutil.copy(RECORD, copy)
+    with closing(sqlite3.connect(copy)) as record, record:
+        (count,) = record.execute("SELECT count(*) FROM incidents").fetchone()
+        record.execute("UPDATE incidents SET document='null'")
+    for asked in ((), ("--list",), ("--text",)):
+        assert f"is in the shape of this release ({count} left out)" in refused("--record", str(copy), *asked)
+
+
 def test_an_end_in_another_shape(tmp_path: Path, refused: Refused, capsys: pytest.CaptureFixture[str]) -> None:
     """An incident that is not one is listed as such, and cannot be shown."""
     copy = tmp_path / "record.sqlite"
