@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import signal
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
@@ -123,10 +124,16 @@ _CRASHES: Final = frozenset(
 """Ends that no front end orders. It may well kill an engine to make room for another model."""
 
 
+_OBEYED: Final = tuple(128 + number for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM))
+"""Exit codes by which a process says that it was told to end and did."""
+
+
 def crash_of_engine(evidence: EndEvidence, verdict: Verdict) -> Crash | None:
     """Tell the crash of a child that held the model for its parent, for the judge; None for every other end."""
     box = evidence.box
     if evidence.main or verdict.end_class not in _CRASHES or not isinstance(box, Known) or not holds_model(box):
+        return None
+    if verdict.end_class is EndClass.APPLICATION_EXIT and _exit_code(evidence) in _OBEYED:
         return None
     parent = box.value.parent_session
     return None if parent is None else Crash(parent, evidence.ended.monotonic_s, verdict.summary)
@@ -134,11 +141,15 @@ def crash_of_engine(evidence: EndEvidence, verdict: Verdict) -> Crash | None:
 
 def left_well(evidence: EndEvidence) -> bool:
     """Tell an exit with status 0, by the wait status or else by the guard's mark."""
+    return _exit_code(evidence) == 0
+
+
+def _exit_code(evidence: EndEvidence) -> int | None:
     status, box = evidence.wait_status, evidence.box
     if isinstance(status, Known):
-        return status.value.exit_code == 0
+        return status.value.exit_code
     mark = box.value.exit_mark if isinstance(box, Known) else None
-    return mark is not None and mark.status == 0
+    return None if mark is None else mark.status
 
 
 def life_of_cgroup(boot_id: str, level: LevelId) -> LifeId:

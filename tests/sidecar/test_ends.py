@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from guard.box.end_note import EndNote
-from guard.model import Beat, BoxState, Known, LifeId, Unknown, Why
+from guard.model import Beat, BoxState, ExitMark, Known, LifeId, Unknown, Why
 from sidecar.ends import Latch, Settled, available_ratio, crash_of_engine, evidence, oom_kill_delta, pair, settle
 from sidecar.health.memory import Crash
 from sidecar.sample import LevelId, LevelSample, NodeSample
@@ -195,6 +195,16 @@ def test_a_crashed_child_that_held_the_model_is_an_engines_crash() -> None:
 def test_an_engine_that_somebody_ended_has_not_crashed(end_class: EndClass) -> None:
     """Front ends end engines on purpose, to load another model."""
     assert crash_of_engine(*_end(end_class)) is None
+
+
+@pytest.mark.parametrize(("code", "crashed"), [(1, True), (134, True), (143, False), (130, False), (129, False)])
+def test_an_engine_that_ended_as_it_was_told_has_not_crashed(code: int, *, crashed: bool) -> None:
+    """An exit code of 128 and a signal that asks to end is an order obeyed; by the wait status or by its own mark."""
+    found, verdict = _end(EndClass.APPLICATION_EXIT)
+    assert isinstance(found.box, Known)
+    marked = replace(found.box.value, exit_mark=ExitMark(1.0, 1.0, code))
+    for one in (replace(found, wait_status=Known(WaitStatus(code, None))), replace(found, box=Known(marked))):
+        assert (crash_of_engine(one, verdict) is not None) is crashed
 
 
 def test_a_helper_is_no_engine() -> None:
