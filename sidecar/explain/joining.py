@@ -14,6 +14,8 @@ from sidecar.verdict.values import Confidence, EndClass
 HORIZON_SECONDS: Final = 900.0
 """A cause and its last consequence: a grace period, a crash loop's back-off, a probe's patience."""
 SAME_FAILURE_SECONDS: Final = 60.0
+SAME_KILL_SECONDS: Final = 2.0
+_ONE_KILL: Final = ("comm", "oom_memcg", "task_memcg", "anon_rss_kb")
 NEAR_LINES: Final = 400
 """Without times, signs of different parsers join only this near to one another."""
 
@@ -81,7 +83,7 @@ def _apart(one: Sign, other: Sign) -> float | None:
 def _same_cause(one: Sign, other: Sign) -> bool:
     """Tell whether two causes are one: told twice, or by two witnesses."""
     if one.source == other.source == "kernel log":
-        return bool(other.fields.get("no_killable_processes")) and not other.pids
+        return _one_report(one, other) or (bool(other.fields.get("no_killable_processes")) and not other.pids)
     if one.end_class in ALLOCATION and other.end_class in ALLOCATION:
         return _same_allocation(one, other)
     if one.subject == other.subject or (one.end_class is other.end_class and _one_unit(one, other)):
@@ -96,6 +98,12 @@ def _same_cause(one: Sign, other: Sign) -> bool:
     ):
         return bool(one.pids & other.pids)
     return one.end_class in _OOM and other.end_class in _OOM and one.source != other.source
+
+
+def _one_report(one: Sign, other: Sign) -> bool:
+    """Tell whether two logs have the same kill: `dmesg` and the journal stamp it by clocks that cannot be compared."""
+    alike = all(one.fields.get(name) == other.fields.get(name) for name in _ONE_KILL)
+    return bool(one.pids) and one.pids == other.pids and alike and (_apart(one, other) or 0.0) <= SAME_KILL_SECONDS
 
 
 def _same_card(one: Sign, other: Sign) -> bool:

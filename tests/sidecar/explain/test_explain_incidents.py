@@ -39,6 +39,17 @@ def test_the_order_of_the_files_does_not_matter() -> None:
     assert [one.end_class for one in forth] == [one.end_class for one in back] == [EndClass.CGROUP_OOM]
 
 
+def test_one_kill_in_two_logs_is_one() -> None:
+    """The kernel's buffer and the journal stamp the same kill by clocks that cannot be compared; a later one is another."""
+    kernel = _KERNEL.format(id=_CONTAINER)
+    lines = [line.partition("] ")[2] for line in kernel.split("\n")]
+    journal = "\n".join(f"2024-06-10T06:13:30+0000 gpu-7 kernel: {line}" for line in lines)
+    (one,) = explained(dmesg=kernel, journal=journal)
+    assert {said.file for said in one.evidence} == {"dmesg", "journal"}
+    later = kernel.replace("[ 100.", "[ 900.")
+    assert classes(dmesg=f"{kernel}\n{later}") == ["cgroup_oom", "cgroup_oom"]
+
+
 def test_other_containers_are_other_incidents() -> None:
     """A kill in one container does not explain the end of another."""
     other = "f" * 64
