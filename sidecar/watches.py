@@ -9,7 +9,8 @@ Rules
     * A model whose process ended but whose probe succeeds afterwards lives in a process that nobody handed over: then
       the old sight is laid down, so that a dead process is not held against a living server. The answer may as well be
       that of a model which began after the end, or of one that is asked at the same place: then it proves nothing.
-    * A model that ended is history once another one began after its end, or when it exited with 0 and its cgroup is
+    * A model that ended is history once another one began after its end, or lives that goes by its name in another
+      cgroup (a new server that was started before the old one was stopped), or when it exited with 0 and its cgroup is
       gone: a job that has done its work, or a server that has a successor, fails nobody else. Only the last
       `KEPT_HISTORY` of them are watched: names cost nothing, the descriptors of ended models do.
 """
@@ -109,10 +110,13 @@ class Watches:
         return self._has_successor(watch) or (watch.left_well and bool(levels) and levels[0].gone)
 
     def _has_successor(self, watch: Watch) -> bool:
-        """Whether another model began after the end of this one."""
+        """Whether another model began after the end of this one, or took over under its name while it lived."""
         died = watch.died
-        births = (other.born for other in self if other is not watch)
-        return died is not None and any(born is not None and born.monotonic_s > died.monotonic_s for born in births)
+        if died is None:
+            return False
+        others = [other for other in self if other is not watch]
+        began_after = any(one.born is not None and one.born.monotonic_s > died.monotonic_s for one in others)
+        return began_after or any(_lives(one) and _goes_by_the_same_name(one, watch) for one in others)
 
     def look_away_from(self, kind: SightKind) -> tuple[SeenModel, ...]:
         """Lay down every sight of a kind, before its descriptors are closed; but those of models that ended, given."""
@@ -162,6 +166,11 @@ class Watches:
 
 def _lives(watch: Watch) -> bool:
     return watch.reader is not None and watch.died is None
+
+
+def _goes_by_the_same_name(one: Watch, other: Watch) -> bool:
+    """Tell models that called themselves alike; while both lived the later one got a number."""
+    return one.reader is not None and other.reader is not None and one.reader.seen.name == other.reader.seen.name
 
 
 def _lives_handed_over(watch: Watch) -> bool:

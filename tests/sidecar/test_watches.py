@@ -224,6 +224,22 @@ def test_a_successor_that_answers_the_probe_does_not_revive_the_ended(desk: Desk
     assert watch.sight is SightKind.HANDOVER
 
 
+def test_a_server_that_was_started_before_the_old_one_stopped_is_its_successor(desk: Desk) -> None:
+    """Both go by one name, so the end of the old one fails nobody; one of another name is none."""
+    old, other = begin(desk, "llm", 1, 0), begin(desk, "other", 3, 1)
+    old.died = at(5)
+    assert not desk.watches.is_history(old)
+    old.died = None
+    new = begin(desk, "llm", 2, 4)
+    assert new.name == "llm-2"
+    old.died = at(5)
+    assert desk.watches.is_history(old)
+    assert not desk.watches.is_history(new)
+    assert not desk.watches.is_history(other)
+    new.died = at(6)
+    assert not desk.watches.is_history(old)
+
+
 def asked_at(watch: Watch, place: str) -> Watch:
     """Have the watch's model be probed there."""
     watch.prober = Prober(ProbeTarget.parse(place), Rules(), VirtualClock(), lambda _: None)
