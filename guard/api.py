@@ -40,27 +40,24 @@ class Handle:
     @property
     def active(self) -> bool:
         """Whether this handle still has hooks in place."""
-        return _current() is self
+        return _current is self
 
     def uninstall(self) -> None:
         """Take every hook out again, last one first. Hooks that others put on top stay and keep working."""
-        if _current() is not self or _installed.pop(_THE_ONE, None) is None:
-            return
-        for name, undo in reversed(self._undo):
-            with fence(name):
-                undo()
-        with fence("uninstall"):
-            keeper.disarm()
+        global _current  # noqa: PLW0603 - one installation a process
+        with keeper.lock:
+            if _current is not self:
+                return
+            _current = None
+            for name, undo in reversed(self._undo):
+                with fence(name):
+                    undo()
+            with fence("uninstall"):
+                keeper.disarm()
 
 
-_THE_ONE = "handle"
-_installed: dict[str, Handle] = {}
-"""The one installation of a process, or nothing. A dictionary, as `setdefault` lets one of several threads win."""
+_current: Handle | None = None
 _off = Handle([])
-
-
-def _current() -> Handle | None:
-    return _installed.get(_THE_ONE)
 
 
 def install(*, note_sigterm: bool = False) -> Handle:
@@ -81,19 +78,19 @@ def install(*, note_sigterm: bool = False) -> Handle:
 
 def prepare(*, note_sigterm: bool = False) -> Handle:
     """Install without opening anything: the first mark, failure or model library opens box and link."""
+    global _current  # noqa: PLW0603 - one installation a process
     if switched_off() or _elsewhere():
         return _off
-    undo: list[tuple[str, Callable[[], None]]] = []
-    ours = Handle(undo)
-    current = _installed.setdefault(_THE_ONE, ours)
-    if current is not ours:
-        return current
-    with fence("install"):
-        from guard.hooks import install_all
+    with keeper.lock:
+        if _current is None:
+            undo: list[tuple[str, Callable[[], None]]] = []
+            _current = Handle(undo)
+            with fence("install"):
+                from guard.hooks import install_all
 
-        keeper.arm()
-        install_all(keeper, undo, note_sigterm=note_sigterm)
-    return ours
+                keeper.arm()
+                install_all(keeper, undo, note_sigterm=note_sigterm)
+        return _current
 
 
 def _elsewhere() -> bool:
@@ -313,7 +310,7 @@ def cuda_memory(
     """
     from guard.cuda.limits import CudaMemory, limits
 
-    if _current() is None:
+    if _current is None:
         return CudaMemory(device=device, refused=("the guard is not installed",))
     with fence("cuda_memory"):
         return limits.set(fraction, reserve_bytes, device)
@@ -324,4 +321,4 @@ def status() -> Status:
     """Say what the guard does in this process right now: hooks, box, link, and everything that went wrong."""
     from guard.condition import gather
 
-    return gather(active=_current() is not None)
+    return gather(active=_current is not None)

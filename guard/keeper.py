@@ -45,11 +45,10 @@ def switched_off() -> bool:
 
 
 class Keeper:
-    """The one per process. Attributes are read by hooks without the lock; the lock guards waking and going idle."""
+    """The one per process. Hooks read attributes without the lock; the lock guards installing, waking and going idle."""
 
     __slots__ = (
         "_last_quiet_s",
-        "_lock",
         "_named",
         "_parent_before",
         "_teller",
@@ -57,6 +56,7 @@ class Keeper:
         "exit_status",
         "link",
         "loaded_files",
+        "lock",
         "parent_session",
         "relief",
         "session",
@@ -65,7 +65,7 @@ class Keeper:
     )
 
     def __init__(self) -> None:
-        self._lock = _thread.RLock()
+        self.lock = _thread.RLock()
         self._last_quiet_s = float("-inf")
         self._parent_before: str | None = None
         self._named: str | None = None
@@ -100,7 +100,7 @@ class Keeper:
 
     def disarm(self) -> None:
         """Go idle: close the link, keep the box file for the sidecar, give the environment back."""
-        with self._lock:
+        with self.lock:
             box, link, watch, session = self.box, self.link, self.watch, self.session
             self.box = self.link = self.watch = self.session = self._teller = None
             self.waiting = False
@@ -123,7 +123,7 @@ class Keeper:
 
     def wake(self) -> BoxWriter | None:
         """Open box and link if that was not tried yet. Never raises an `Exception`."""
-        with self._lock:
+        with self.lock:
             if self.waiting:
                 self.waiting = False
                 with fence("wake"):
@@ -150,7 +150,7 @@ class Keeper:
         Runs in `os.register_at_fork`; another thread of the parent may have held any lock at the fork, so the lock is
         replaced, not taken.
         """
-        self._lock = _thread.RLock()
+        self.lock = _thread.RLock()
         requests.renew()
         if self.relief is not None:
             self.relief.renew()
@@ -227,7 +227,7 @@ class Keeper:
         """Give the one that tells the failures of this process."""
         from guard.telling import Teller
 
-        with self._lock:
+        with self.lock:
             if self._teller is None:
                 self._teller = Teller(self.session or "")
             return self._teller
@@ -240,7 +240,7 @@ class Keeper:
 
     def relieving(self) -> Relief:
         """Give the relief of this process; made at the first callback or notice."""
-        with self._lock:
+        with self.lock:
             if self.relief is None:
                 from guard.relief import Relief
 
@@ -249,7 +249,7 @@ class Keeper:
 
     def watch_pressure(self) -> None:
         """Listen where MEMORY_PRESSURE_WATCH says so, once the guard is awake and somebody wants to hear."""
-        with self._lock:
+        with self.lock:
             awake = self.session is not None and not self.waiting
             if awake and self.watch is None and self.relief is not None and self.relief.wanted:
                 from guard.pressure_watch import open_watch

@@ -30,6 +30,10 @@ async def middleware(
     if not admission:
         return web.Response(status=503, body=BODY, headers={"Retry-After": str(RETRY_AFTER_SECONDS)})
     with admission, reporting():
-        response = await handler(request)
+        try:
+            response = await handler(request)
+        except web.HTTPException:  # an answer, as aiohttp has it
+            guard.beat("requests")
+            raise
     guard.beat("requests")
     return response

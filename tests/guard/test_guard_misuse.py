@@ -181,6 +181,27 @@ tell(guard.status().active)
     assert (value, troubles) == (True, [])
 
 
+def test_installed_and_taken_out_by_many_threads(tmp_path: Path) -> None:
+    """Threads that take each other's installation out again leave a whole one, as the last call of each puts it in."""
+    value, troubles = _told(
+        """
+sys.setswitchinterval(1e-6)
+def often():
+    for _ in range(20):
+        guard.install().uninstall()
+        with guard.loading("x"): guard.beat("y")
+        guard.install()
+threads = [threading.Thread(target=often) for _ in range(6)]
+for one in threads: one.start()
+for one in threads: one.join()
+status = guard.status()
+tell([status.active, status.session is not None, set(status.hooks.values()) & {"failed"} == set()])
+""",
+        tmp_path,
+    )
+    assert (value, troubles) == ([True, True, True], [])
+
+
 @pytest.mark.parametrize("installed", ["guard.install()", ""])
 def test_it_stays_out_of_subinterpreters(installed: str, tmp_path: Path) -> None:
     """A second interpreter in the process (mod_wsgi) ends in peace: a thread of ours in it would abort the process."""

@@ -27,12 +27,15 @@ async def stream(request):
     await response.write(b"second")
     return response
 
+async def elsewhere(request):
+    raise web.HTTPNotFound
+
 async def fail(request):
     raise MemoryError("kv cache")
 
 {app}
 app = web.Application(middlewares=[middleware])
-for path, handler in (("/fine", fine), ("/health", fine), ("/stream", stream), ("/fail", fail)):
+for path, handler in (("/fine", fine), ("/health", fine), ("/stream", stream), ("/fail", fail), ("/elsewhere", elsewhere)):
     app.router.add_get(path, handler)
 web.run_app(app, sock=socket.socket(fileno=int(sys.argv[1])), print=None, shutdown_timeout=1)
 """
@@ -52,4 +55,7 @@ def test_a_server_under_pressure(tmp_path: Path) -> None:
         assert server.get("/fail")[0] == 500
         until(lambda: server.boxes()[0].failures, 30, "the failure in the box")
         assert [one.kind for one in server.boxes()[0].failures] == ["memory_error"]
-        assert server.beats()["requests"] >= 2
+        before = server.beats()["requests"]
+        assert before >= 2
+        assert server.get("/elsewhere")[0] == 404
+        assert server.beats()["requests"] == before + 1, "an answer that is raised is one"
