@@ -13,7 +13,7 @@ from typing import Final
 
 from sidecar.sample import Instant
 
-_MOST_ASKERS: Final = 64  # of all models; who asked longest ago is forgotten
+_MOST_ASKERS: Final = 16  # of a model; who asked longest ago is forgotten, the kubelet last
 _KUBELET: Final = "kube-probe"  # pkg/probe/http/request.go of Kubernetes: "kube-probe/MAJOR.MINOR"
 _STALE_SECONDS: Final = 900.0
 """Who failed a probe is told to stop and not asked again meanwhile; grace periods of model servers are minutes."""
@@ -40,27 +40,27 @@ class LivenessAnswers:
     """Counts in memory. `count` is called as the answer is given, everything else by the tick and at an end."""
 
     def __init__(self) -> None:
-        self._runs: OrderedDict[tuple[str, Asker], Failing | None] = OrderedDict()
+        self._runs: dict[str, OrderedDict[Asker, Failing | None]] = {}
 
     def count(self, asker: Asker, models: Iterable[str], now: Instant, *, passed: bool) -> None:
         """Count one answer to a question about these models."""
         for model in models:
-            key = (model, asker)
-            run = self._runs.pop(key, None)
+            runs = self._runs.setdefault(model, OrderedDict())
+            run = runs.pop(asker, None)
             if passed:
-                self._runs[key] = None
+                runs[asker] = None
             else:
-                self._runs[key] = Failing(1, now, now) if run is None else Failing(run.failures + 1, run.first, now)
-        while len(self._runs) > _MOST_ASKERS:
-            self._runs.popitem(last=False)
+                runs[asker] = Failing(1, now, now) if run is None else Failing(run.failures + 1, run.first, now)
+            if len(runs) > _MOST_ASKERS:
+                del runs[next((one for one in runs if one.program != _KUBELET), next(iter(runs)))]
 
     def asked(self, model: str) -> bool:
         """Tell whether anybody has asked about this model in its present life."""
-        return any(name == model for name, _ in self._runs)
+        return bool(self._runs.get(model))
 
     def failing(self, model: str, now: Instant) -> Failing | None:
         """Give the run of failures that counts: the kubelet's, or else the longest."""
-        mine = [(asker, run) for (name, asker), run in self._runs.items() if name == model]
+        mine = list(self._runs.get(model, {}).items())
         kubelets = [run for asker, run in mine if asker.program == _KUBELET]
         runs = [run for run in kubelets or [run for _, run in mine] if run is not None]
         fresh = [run for run in runs if now.monotonic_s - run.last.monotonic_s <= _STALE_SECONDS]
@@ -68,5 +68,4 @@ class LivenessAnswers:
 
     def forget(self, model: str) -> None:
         """Begin anew: the next process is not the one that failed."""
-        for key in [key for key in self._runs if key[0] == model]:
-            del self._runs[key]
+        self._runs.pop(model, None)

@@ -245,6 +245,7 @@ class Daemon:
     def _drop_watch(self, watch: Watch) -> None:
         self._supervisor.cancel(f"probe {watch.name}")
         self._hub.recorder.forget(watch.name)
+        self._hub.livez.forget(watch.name)
         self._past.let_go(watch)
 
     def _probed(self, watch: Watch, result: ProbeResult) -> None:

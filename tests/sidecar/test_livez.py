@@ -60,4 +60,23 @@ def test_askers_without_end_take_no_memory_without_end() -> None:
     failing = answers.failing("m", at(500))
     assert failing is not None
     assert failing.failures == 500
-    assert len(answers._runs) <= 64
+    assert sum(len(runs) for runs in answers._runs.values()) <= 64
+
+
+def test_many_models_are_counted_each() -> None:
+    """A hundred models that one page answers for, asked by two: no run is lost to another model's."""
+    answers, models = LivenessAnswers(), [f"m{number}" for number in range(100)]
+    for second in range(3):
+        answers.count(PERSON, models, at(second), passed=False)
+        answers.count(KUBELET, models, at(second), passed=False)
+    assert {answers.failing(model, at(3)) for model in models} == {Failing(3, at(0), at(2))}
+
+
+def test_no_crowd_makes_the_kubelet_forgotten() -> None:
+    """Whoever asks under ever new names between two probes of the kubelet takes its run from nobody else."""
+    answers = LivenessAnswers()
+    for second in range(3):
+        answers.count(KUBELET, ["m"], at(second * 10), passed=False)
+        for number in range(200):
+            answers.count(Asker("10.0.0.9", f"x{number}"), ["m"], at(second * 10), passed=True)
+    assert answers.failing("m", at(30)) == Failing(3, at(0), at(20))
