@@ -45,7 +45,7 @@ def switched_off() -> bool:
 
 
 class Keeper:
-    """The one per process. Hooks read attributes without the lock; the lock guards installing, waking and going idle."""
+    """The one per process. Hooks read attributes without the lock; it guards installing, waking and going idle."""
 
     __slots__ = (
         "_last_quiet_s",

@@ -35,8 +35,9 @@ async def fail(request):
 
 {app}
 app = web.Application(middlewares=[middleware])
-for path, handler in (("/fine", fine), ("/health", fine), ("/stream", stream), ("/fail", fail), ("/elsewhere", elsewhere)):
-    app.router.add_get(path, handler)
+app.router.add_get("/health", fine)
+for handler in (fine, stream, fail, elsewhere):
+    app.router.add_get(f"/{{handler.__name__}}", handler)
 web.run_app(app, sock=socket.socket(fileno=int(sys.argv[1])), print=None, shutdown_timeout=1)
 """
 
