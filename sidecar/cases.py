@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from guard.kernel.reader import KeptFile
 from guard.model import Known, LifeId
 from sidecar.board import Incident, Judged
 from sidecar.sample import Instant
@@ -28,16 +29,26 @@ _HISTORY: Final = 8
 
 @dataclass(slots=True, kw_only=True)
 class Case:
-    """One end. `process` is what was seen of it, whose runner may still tell its status."""
+    """One end. `process` is what was seen of it, whose runner may still tell its status.
+
+    `pidfd` is a copy of its own where the status was not known: what was seen of a child is closed at once.
+    """
 
     incident: Incident
     evidence: EndEvidence
     process: SeenProcess | None = None
+    pidfd: KeptFile | None = None
 
     @property
     def is_settled(self) -> bool:
         """Whether what matters most is known of it, or it is too late for that."""
         return self.incident.counted_as is not None or isinstance(self.evidence.wait_status, Known)
+
+    def let_go(self) -> None:
+        """Ask the kernel no more."""
+        pidfd, self.pidfd = self.pidfd, None
+        if pidfd is not None:
+            pidfd.close()
 
     def judge(self, evidence: EndEvidence, now: Instant) -> tuple[Incident, bool]:
         """Judge anew by more evidence; tell whether the verdict itself is another, rather than its grounds alone."""

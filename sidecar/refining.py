@@ -14,11 +14,14 @@ Theory
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
 from typing import Any, Final
 
+from guard.kernel.reader import KeptFile
 from guard.model import Known, LifeId, Reading, Unknown, Why
 from sidecar import leavings
 from sidecar.board import Event, Incident
@@ -94,7 +97,8 @@ class Refining:
     def open(self, incident: Incident, evidence: EndEvidence, process: SeenProcess | None = None) -> None:
         """File an end that was just judged, and look for what comes to be known of it."""
         (self._watch(incident.model) or self._past).file(incident)
-        self._take(Case(incident=incident, evidence=evidence, process=process))
+        pidfd = None if process is None or isinstance(evidence.wait_status, Known) else _copy(process.pidfd)
+        self._take(Case(incident=incident, evidence=evidence, process=process, pidfd=pidfd))
         if not incident.main:
             self._tell_main(incident)
 
@@ -177,7 +181,9 @@ class Refining:
         for at_s in LOOKS_SECONDS:
             await self._hub.clock.sleep(at_s - slept_s)
             slept_s = at_s
-            if not self._cases.holds(case):
+            if not self._cases.holds(
+                case
+            ):  # pushed out, and looked at and closed by who did it; or known to the record
                 return
             await self._look(case)
         self._settle(case)
@@ -194,7 +200,9 @@ class Refining:
         later = _later(left)
         process = case.process
         if process is not None:
-            status = exit_status.of(process)  # also of one whose parent took its time to reap it
+            status = exit_status.of(process)
+            if isinstance(status, Unknown) and case.pidfd is not None:  # its parent may have taken its time to reap it
+                status = exit_status.from_pidfd(case.pidfd.fd)
             if isinstance(status, Known):
                 later = replace(later, wait_status=status)
             if process.sigterm_from_runner_wall_s is not None:
@@ -243,6 +251,8 @@ class Refining:
 
     def _settle(self, case: Case) -> None:
         """Count an end, once: whoever still looks at the case sees that it is counted."""
+        if case.pidfd is not None:
+            case.pidfd.close()
         case.incident = self._counted(case.incident)
 
     def _counted(self, incident: Incident) -> Incident:
@@ -268,6 +278,13 @@ class Refining:
 
     def _watch(self, model: str) -> Watch | None:
         return next((watch for watch in self.watches if watch.name == model), None)
+
+
+def _copy(pidfd: int | None) -> KeptFile | None:
+    if pidfd is not None:
+        with contextlib.suppress(OSError):  # out of descriptors
+            return KeptFile(os.dup(pidfd), "pidfd")
+    return None
 
 
 def _as_child(incident: Incident) -> ChildEnd:

@@ -125,8 +125,12 @@ def _reaped(child: int, pidfd: int) -> object:
     return exit_status.from_pidfd(pidfd)
 
 
-async def test_an_end_whose_parent_reaps_late_is_known_then(tmp_path: Path) -> None:
-    """A zombie tells nobody how it ended; once its parent has reaped it, the kernel tells who holds its pidfd."""
+@pytest.mark.parametrize("main", [True, False])
+async def test_an_end_whose_parent_reaps_late_is_known_then(tmp_path: Path, main: bool) -> None:  # noqa: FBT001 - a case
+    """A zombie tells nobody how it ended; once its parent has reaped it, the kernel tells who holds its pidfd.
+
+    What was seen of a child is closed by then.
+    """
     clock = SteppedClock()
     child, pidfd = _zombie()
     try:
@@ -134,8 +138,10 @@ async def test_an_end_whose_parent_reaps_late_is_known_then(tmp_path: Path) -> N
         fields = {"parent_session": None, "command": "sh", "uid": 0, "files": {}, "box": None}
         process = SeenProcess(life=life, pidfd=pidfd, **fields)
         async with desk(tmp_path, clock) as one:
-            one.endings.publish("llm", end(), process=process)
+            one.endings.publish("llm", end(main=main, others_alive=0 if main else 1), process=process)
             assert one.only().verdict.end_class is EndClass.UNKNOWN
+            if not main:
+                process.pidfd = None
             if isinstance(_reaped(child, pidfd), Unknown):
                 pytest.skip("needs kernel 6.15")
             await clock.step()
