@@ -59,12 +59,20 @@ def joins(group: list[Sign], sign: Sign) -> bool:
 
 def _differ(one: Sign, other: Sign) -> bool:
     """Tell whether two signs name different containers, pods or units, or stand in different objects of one list."""
+    if _is_strange(one, other) or _is_strange(other, one):
+        return True
     for kind in (*_KEY_KINDS, *([_PART] if one.file == other.file else [])):
         mine = {key for key in one.keys if key.startswith(kind)}
         theirs = {key for key in other.keys if key.startswith(kind)}
         if mine and theirs and not mine & theirs:
             return True
     return False
+
+
+def _is_strange(one: Sign, other: Sign) -> bool:
+    """Tell whether one names a container that the other is surely not about."""
+    named = {key for key in one.keys if key.startswith("container:")}
+    return bool(named) and named <= other.not_of
 
 
 def _near(one: Sign, other: Sign) -> bool:

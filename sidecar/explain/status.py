@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from sidecar.explain.status_words import SEVERAL_LINES, Block, sign_of
+from sidecar.explain.status_words import CONTAINER, SEVERAL_LINES, Block, sign_of
 from sidecar.explain.values import Line, Sign, part_keys
 
 _PAIR: Final = re.compile(r"""^(\s*)(?:- )?["']?([A-Za-z][\w .-]{0,60}?)["']?\s*[:=](.*)$""")
@@ -68,6 +68,9 @@ class _Around:
     seen: dict[str, str] = field(default_factory=dict)
     container: str | None = None
     name: str | None = None  # the last "name" outside of a state
+    instance: str | None = None  # the last container id outside of a state
+    waits: bool = False  # that container waits to be started: its id is of the instance that ended
+    instances: set[str] = field(default_factory=set)
     loose: Block | None = None  # key: value lines of a state whose head is missing
     checks: bool = False  # within the log of an engine's health checks, whose head is missing
 
@@ -131,7 +134,8 @@ class StatusParser:
         for block in _inner([one for one in self._done if one.head != _HEALTH]):
             sign = sign_of(block, self._around.seen)
             if sign is not None:
-                self._signs.append(replace(sign, keys=sign.keys | part_keys(self.part)))
+                others = self._around.instances - sign.keys - {block.instance or ""}
+                self._signs.append(replace(sign, keys=sign.keys | part_keys(self.part), not_of=frozenset(others)))
         self._done = []
 
     def _next_object(self) -> None:
@@ -158,7 +162,16 @@ class StatusParser:
         current = next((one.block for one in self._open if one.block.head == "Last State"), None)
         if current is not None and head == "State":
             return
-        block = Block(head=head, file=line.file, line=line.number, container=self._owner(written))
+        around = self._around
+        around.waits = value.startswith("Waiting") if head == "State" else around.waits
+        block = Block(
+            head=head,
+            file=line.file,
+            line=line.number,
+            container=self._owner(written),
+            instance=around.instance,
+            is_of_instance=head == "State" or around.waits,
+        )
         if value and value not in "{[":
             block.pairs["state"] = value
         braces = 1 if value.startswith("{") and not value.endswith("}") else None
@@ -210,6 +223,9 @@ class StatusParser:
             around.seen.setdefault("deletiontimestamp", "")
         if key in _NAMES and value:
             around.seen.setdefault(key, value)
+            if key == "containerid" and (found := CONTAINER.search(value)) is not None:
+                around.instance, around.waits = f"container:{found[0]}", False
+                around.instances.add(around.instance)
             if key == "name":
                 self._take_name(value)
             if self._done and key == "restartcount":

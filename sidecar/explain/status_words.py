@@ -25,6 +25,7 @@ _WHO_DELETED: Final = ("who deleted the pod: audit log, rollout status, events o
 _FEW_RESTARTS: Final = 2
 _INVENTED: Final = ("containerstatusunknown", "unknown")
 """Of the kubelet, and of containerd for what ended while it did not run itself."""
+CONTAINER: Final = re.compile(r"[0-9a-f]{64}")
 _ORDERLY: Final = ("completed",)
 
 
@@ -39,6 +40,8 @@ class Block:
     pairs: dict[str, str] = field(default_factory=dict)
     where: dict[str, int] = field(default_factory=dict)
     after: dict[str, str] = field(default_factory=dict)
+    instance: str | None = None  # the container id before it
+    is_of_instance: bool = False  # it is the state of that very container, not of the one before it
 
 
 def sign_of(block: Block, around: Mapping[str, str]) -> Sign | None:
@@ -199,10 +202,12 @@ def _keys(block: Block, around: Mapping[str, str]) -> frozenset[str]:
     keys = set()
     if block.container:
         keys.add(f"name:{block.container}")
-    for name in ("id", "containerid"):
-        found = re.search(r"([0-9a-f]{64})", block.pairs.get(name) or block.after.get(name) or around.get(name) or "")
-        if found:
-            keys.add(f"container:{found[1]}")
+    for told in (
+        block.pairs.get("id") or block.after.get("id") or around.get("id"),
+        block.pairs.get("containerid") or (block.instance if block.is_of_instance else None),
+    ):
+        if (found := CONTAINER.search(told or "")) is not None:
+            keys.add(f"container:{found[0]}")
     found = re.fullmatch(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", around.get("uid", ""))
     return frozenset(keys | ({f"pod:{found[0]}"} if found else set()))
 

@@ -102,6 +102,7 @@ class Sign:
     summary: str = ""
     stamp: Stamp | None = None
     keys: frozenset[str] = frozenset()
+    not_of: frozenset[str] = frozenset()  # keys that it surely is not about: other containers of its pod
     pids: frozenset[int] = frozenset()
     fields: Fields = field(default_factory=lambda: NO_FIELDS)
     evidence: tuple[Evidence, ...] = ()

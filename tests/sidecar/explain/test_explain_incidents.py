@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Final
 
 import pytest
 import yaml
@@ -40,7 +41,7 @@ def test_the_order_of_the_files_does_not_matter() -> None:
 
 
 def test_one_kill_in_two_logs_is_one() -> None:
-    """The kernel's buffer and the journal stamp the same kill by clocks that cannot be compared; a later one is another."""
+    """The kernel's buffer and the journal stamp a kill by clocks that cannot be compared; a later one is another."""
     kernel = _KERNEL.format(id=_CONTAINER)
     lines = [line.partition("] ")[2] for line in kernel.split("\n")]
     journal = "\n".join(f"2024-06-10T06:13:30+0000 gpu-7 kernel: {line}" for line in lines)
@@ -211,3 +212,34 @@ def test_a_container_with_a_command_has_its_own_name() -> None:
     (one,) = explained(file=_DESCRIBED)
     assert one.end_class is EndClass.HEALTH_CHECK
     assert (one.fields["container"], one.fields["exit_code"]) == ("llm", 137)
+
+
+_TWO: Final = """Name:             llm-0
+Containers:
+  one:
+    Container ID:   containerd://{one}
+    State:          Running
+      Started:      Mon, 10 Jun 2024 06:00:00 +0000
+    Restart Count:  0
+  two:
+    Container ID:   containerd://{two}
+    State:          Waiting
+      Reason:       CrashLoopBackOff
+    Last State:     Terminated
+      Reason:       {reason}
+      Exit Code:    {code}
+      Finished:     Mon, 10 Jun 2024 06:13:30 +0000
+    Restart Count:  1
+"""
+
+
+def test_a_kill_in_one_container_of_a_pod_explains_no_end_of_another() -> None:
+    """The id before the states of each container tells whose they are."""
+    ids = {"one": _CONTAINER, "two": "f" * 64}
+    kernel = _KERNEL.format(id=_CONTAINER)
+    failed = classes(dmesg=kernel, pod=_TWO.format(**ids, reason="Error", code=1))
+    assert sorted(failed) == ["application_exit", "cgroup_oom"]
+    both = explained(dmesg=kernel, pod=_TWO.format(**ids, reason="OOMKilled", code=137))
+    assert [one.end_class for one in both] == [EndClass.CGROUP_OOM, EndClass.CGROUP_OOM]
+    (same,) = explained(dmesg=_KERNEL.format(id="f" * 64), pod=_TWO.format(**ids, reason="OOMKilled", code=137))
+    assert (same.fields["victim_pid"], same.fields["container"]) == (77, "two")
