@@ -181,9 +181,8 @@ class Refining:
         for at_s in LOOKS_SECONDS:
             await self._hub.clock.sleep(at_s - slept_s)
             slept_s = at_s
-            if not self._cases.holds(
-                case
-            ):  # pushed out, and looked at and closed by who did it; or known to the record
+            if not self._cases.holds(case):
+                case.let_go()
                 return
             await self._look(case)
         self._settle(case)
@@ -251,8 +250,7 @@ class Refining:
 
     def _settle(self, case: Case) -> None:
         """Count an end, once: whoever still looks at the case sees that it is counted."""
-        if case.pidfd is not None:
-            case.pidfd.close()
+        case.let_go()
         case.incident = self._counted(case.incident)
 
     def _counted(self, incident: Incident) -> Incident:
