@@ -269,11 +269,11 @@ PATTERNS: Final = (
         ),
         r"node was low on resource: |eviction manager: (?:pod )?\S+ (?:is )?evicted"
         r"|Eviction manager: pod is evicted successfully|imminent node shutdown|[Ss]pot Task was interrupted"
-        r"|[Rr]eason: \"?(?:DeletionByTaintManager|EvictionByEvictionAPI|PreemptionByScheduler)\b"
+        r"|[Rr]eason\"?: \"?(?:DeletionByTaintManager|EvictionByEvictionAPI|PreemptionByScheduler)\b"
         r"|Usage of EmptyDir volume \S+ exceeds the limit"
         r"|[Ee]phemeral local storage usage exceeds|exceeded its local ephemeral storage limit"
         r"|^pod/\S{1,253} evicted\b"
-        r"|\bTaintManagerEviction\b|\bPreempted\s+\S|[Rr]eason:\s+\"?(?:Evicted|Preempt\w*)\b",
+        r"|\bTaintManagerEviction\b|\bPreempted\s+\S|[Rr]eason\"?:\s+\"?(?:Evicted|Preempt\w*)\b",
         "the node evicted the pod",
         end_class=EndClass.EVICTION,
         read=_eviction,
@@ -295,7 +295,7 @@ PATTERNS: Final = (
     _row(
         "node_lost",
         ("nodelost",),
-        r"\b[Rr]eason:\s+\"?NodeLost\b",
+        r"\b[Rr]eason\"?:\s+\"?NodeLost\b",
         "the node did not answer any more; what became of the pod on it is not known",
         end_class=EndClass.UNKNOWN,
         role=Role.END,
@@ -312,7 +312,7 @@ PATTERNS: Final = (
     _row(
         "deadline",
         ("deadlineexceeded",),
-        r"\b[Rr]eason:\s+\"?DeadlineExceeded\b",
+        r"\b[Rr]eason\"?:\s+\"?DeadlineExceeded\b",
         "the pod ran past its deadline and was stopped",
         end_class=EndClass.DELETION,
     ),

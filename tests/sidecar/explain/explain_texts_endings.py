@@ -96,6 +96,14 @@ ENDINGS_TEXTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
         '{"message": "worker failed", "exc_info": "torch.OutOfMemoryError: CUDA out of memory."}',
     ),
     (("unknown",), '{"level": "error", "msg": "command failed", "error": "signal: killed"}'),
+    (
+        ("eviction",),
+        (
+            '{"kind": "Pod", "metadata": {"deletionTimestamp": "2024-06-10T06:13:30Z"}, "status": {"conditions": '
+            '[{"reason": "PreemptionByScheduler"}], "containerStatuses": [{"state": {"terminated": {"exitCode": 137, '
+            '"finishedAt": "2024-06-10T06:13:30Z"}}}]}}'
+        ),
+    ),
     # Engines
     (("gpu_allocation_failure",), "RuntimeError: CUDA failed with error out of memory"),
     (
