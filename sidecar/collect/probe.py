@@ -8,6 +8,9 @@ flight past the timeout can be seen at `in_flight_since`, so no verdict has to w
 A probe that was given up is still listened to for a while: under reclaim an answer may take longer than the period, and
 tells a slow server from a silent one (`heard_late`). It makes no failure a success.
 
+What the sidecar itself could not do (no descriptor, no memory, no port left) is no failure of the model: the reading is
+then unknown, and says why.
+
 Only time in which the sidecar could have heard an answer is counted: while a probe is in flight it looks every tenth of
 a second, and a longer pause was its own (starved of CPU, stopped, reclaimed), not the model's.
 """
@@ -16,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
@@ -36,6 +40,9 @@ _PAUSE_SECONDS: Final = 0.2  # between two looks; a busy loop is late by millise
 _NONE_YET: Final = Unknown(Why.NOT_SAMPLED, "probe", detail="none has finished yet")
 _HEADERS: Final = {"User-Agent": "oomguard", "Accept": "*/*", "Accept-Encoding": "identity"}
 
+
+_OURS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EADDRNOTAVAIL})
+"""What connect(2) and socket(2) say of whoever calls them, and not of whom is called."""
 
 _Asking: TypeAlias = asyncio.Task[tuple[ProbeOutcome, str]]
 
@@ -107,12 +114,13 @@ class Prober:
 
     async def _probe_and_pause(self) -> None:
         started = self._clock.now()
-        self.last = Known(await self._once(started))
-        self._on_result(self.last.value)
+        self.last = await self._once(started)
+        if isinstance(self.last, Known):
+            self._on_result(self.last.value)
         spent = self._clock.now().monotonic_s - started.monotonic_s
         await self._clock.sleep(max(0.0, self._rules.period_seconds - spent))
 
-    async def _once(self, started: Instant) -> ProbeResult:
+    async def _once(self, started: Instant) -> Reading[ProbeResult]:
         flight = self._flight = _Flight(started)
         asking = asyncio.create_task(self._ask())
         patience = max(self._rules.timeout_seconds, self._rules.period_seconds)
@@ -120,13 +128,16 @@ class Prober:
             while not asking.done() and flight.waited(self._clock.now()) < patience:
                 await asyncio.wait({asking}, timeout=_LOOK_SECONDS)
                 flight.look(self._clock.now())
-            outcome, detail = _outcome(asking)
+            found = _outcome(asking)
             self._listen_on(asking)
         finally:
             self._flight = None
             if asking not in self._given_up and asking.cancel():
                 await asyncio.wait({asking})
-        return ProbeResult(started=started, latency_seconds=flight.seconds, outcome=outcome, detail=detail)
+        if isinstance(found, Unknown):
+            return found
+        outcome, detail = found
+        return Known(ProbeResult(started=started, latency_seconds=flight.seconds, outcome=outcome, detail=detail))
 
     def _listen_on(self, asking: _Asking) -> None:
         if asking.done():
@@ -183,7 +194,7 @@ class _Flight:
         self.seconds, self._looked = self.waited(now), now
 
 
-def _outcome(asking: _Asking) -> tuple[ProbeOutcome, str]:
+def _outcome(asking: _Asking) -> tuple[ProbeOutcome, str] | Unknown:
     if not asking.done():
         return ProbeOutcome.TIMEOUT, ""
     try:
@@ -199,7 +210,9 @@ async def _connect(where: str) -> tuple[ProbeOutcome, str]:
     return ProbeOutcome.OK, "connected"
 
 
-def _failure(exc: Exception) -> tuple[ProbeOutcome, str]:
+def _failure(exc: Exception) -> tuple[ProbeOutcome, str] | Unknown:
     number = exc.errno if isinstance(exc, OSError) else None
+    if number in _OURS:
+        return Unknown(Why.FAILED, "probe", number, f"the sidecar itself could not ask: {os.strerror(number)}")
     outcome = ProbeOutcome.REFUSED if number == errno.ECONNREFUSED else ProbeOutcome.ERROR
     return outcome, f"{type(exc).__name__}: {exc}"[:200]

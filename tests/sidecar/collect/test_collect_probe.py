@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -122,6 +124,44 @@ async def test_whatever_a_library_makes_of_it_the_next_probe_comes(monkeypatch: 
             assert "EOFError" in result.detail
         task.cancel()
         await asyncio.wait({task})
+
+
+OUT_OF_FILES = """
+import asyncio, errno, resource
+from guard.model import Unknown
+from sidecar.clock import SystemClock
+from sidecar.collect.probe import Prober
+from sidecar.health.values import Rules
+from sidecar.settings import ProbeTarget
+from tests.sidecar.eventually import eventually
+
+async def main():
+    results = []
+    target = ProbeTarget.parse("http://127.0.0.1:1/")
+    prober = Prober(target, Rules(period_seconds=0.1, timeout_seconds=0.1), SystemClock(), results.append)
+    task = asyncio.create_task(prober.run())
+    await eventually(lambda: results, "a first result")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    await eventually(lambda: isinstance(prober.last, Unknown), "no descriptor")
+    assert prober.last.errno == errno.EMFILE and "itself" in str(prober.last), prober.last
+    results.clear()
+    await asyncio.sleep(0.3)
+    assert not results, results
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    await eventually(lambda: results, "a result again")
+    task.cancel()
+
+asyncio.run(main())
+"""
+
+
+def test_what_the_sidecar_itself_cannot_do_is_no_failure_of_the_model() -> None:
+    """Without a descriptor to ask with nothing is known, and nothing is counted; afterwards it asks on."""
+    ended = subprocess.run(
+        [sys.executable, "-c", OUT_OF_FILES], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
 
 
 async def test_a_late_answer_is_an_answer_with_its_latency() -> None:

@@ -55,6 +55,17 @@ def test_a_prober_that_never_reports_does_not_fail_the_model() -> None:
     assert judgement.state is State.UNKNOWN
 
 
+def test_a_prober_that_cannot_ask_any_more_does_not_fail_the_model() -> None:
+    """It answered, and then the sidecar has no descriptor to ask with: alive, and soon nobody can tell."""
+    memory, found = JudgeMemory(), Unknown(Why.FAILED, "probe", 24)
+    for second in range(0, 900, 5):
+        last = ProbeResult(started=make.at(second), latency_seconds=0.02, outcome=ProbeOutcome.OK)
+        now = evidence(float(second), Now(), last)
+        memory, judgement = judge(memory, now if second < 50 else replace(now, probe=found), RULES)
+        assert judgement.live, second
+    assert (judgement.state, judgement.ready) == (State.UNKNOWN, True)
+
+
 def test_another_life_starts_afresh() -> None:
     """After a restart nothing is held against the new process."""
     world: World = lambda now: Now(  # noqa: E731
