@@ -5,11 +5,8 @@ Windows' PowerShell writes UTF-16 with a byte order mark where `>` stands behind
 
 from __future__ import annotations
 
-import bz2
 import codecs
-import gzip
-import lzma
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BufferedReader
 from typing import IO, Final, Protocol
@@ -35,11 +32,27 @@ class Source(Readable, Protocol):
         ...
 
 
-_PACKED: Final[tuple[tuple[bytes, str, Callable[[IO[bytes]], Source]], ...]] = (
-    (b"\x1f\x8b", "gzip", lambda file: gzip.GzipFile(fileobj=file)),
-    (b"BZh", "bzip2", bz2.BZ2File),
-    (b"\xfd7zXZ\x00", "xz", lzma.LZMAFile),
-)
+def _gzip(file: IO[bytes]) -> tuple[Source, type[Exception]]:
+    import gzip
+    import zlib
+
+    return gzip.GzipFile(fileobj=file), zlib.error
+
+
+def _bzip2(file: IO[bytes]) -> tuple[Source, type[Exception]]:
+    import bz2
+
+    return bz2.BZ2File(file), EOFError
+
+
+def _xz(file: IO[bytes]) -> tuple[Source, type[Exception]]:
+    import lzma
+
+    return lzma.LZMAFile(file), lzma.LZMAError
+
+
+_PACKED: Final = ((b"\x1f\x8b", "gzip", _gzip), (b"BZh", "bzip2", _bzip2), (b"\xfd7zXZ\x00", "xz", _xz))
+"""How each is opened, and what it raises beside OSError and EOFError. A Python may be built without one of them."""
 _NO_TEXT: Final = (
     (b"PK\x03\x04", "a zip archive; unpack it first"),
     (b"\x28\xb5\x2f\xfd", "packed by zstd; unpack it first (zstd -d)"),
@@ -67,8 +80,12 @@ def opened(name: str, file: BufferedReader) -> Iterator[Readable]:
         return
     kind, opener = packed
     try:
-        yield _decoded(name, opener(file))
-    except (OSError, EOFError, lzma.LZMAError) as exc:
+        plain, damage = opener(file)
+    except ImportError as exc:
+        raise InputError(f"{name}: this Python cannot unpack {kind}; unpack it first") from exc
+    try:
+        yield _decoded(name, plain)
+    except (OSError, EOFError, damage) as exc:
         if isinstance(exc, OSError) and exc.strerror:
             raise
         raise InputError(f"{name}: damaged {kind} data") from exc

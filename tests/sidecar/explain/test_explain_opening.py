@@ -85,6 +85,17 @@ def test_a_packed_file_that_is_cut(form: str, tmp_path: Path) -> None:
         explain((str(file),))
 
 
+@pytest.mark.parametrize("form", ["gzip of utf-16", "bzip2", "xz"])
+def test_a_packed_file_with_a_wrong_byte(form: str, tmp_path: Path) -> None:
+    """Whatever the unpacker says of it, the answer is one line."""
+    file = tmp_path / "input"
+    whole = _FORMS[form]("".join(f"{number} {number * number}\n" for number in range(3000)))
+    for at in range(20, len(whole) - 20, len(whole) // 7):
+        file.write_bytes(whole[:at] + bytes(255 - one for one in whole[at : at + 8]) + whole[at + 8 :])
+        with pytest.raises(InputError, match="damaged"):
+            explain((str(file),))
+
+
 def test_ctrl_c_is_one_line() -> None:
     """Who waits for nothing and gives up sees no traceback."""
     command = [sys.executable, "-m", "guard.cli", "explain", "/dev/stdin", "-"]
