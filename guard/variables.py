@@ -20,7 +20,7 @@ GUARDS: Final = frozenset(
     )
 )
 _SIDECARS: Final = re.compile(
-    r"OOMGUARD_(LISTEN|LOG_LEVEL|PEER_UIDS|PROBE|SIGHT|SUPERVISOR|(HEALTH|RECORD|SUPERVISED|TARGET|TICK)_\w+)"
+    r"OOMGUARD_(GRPC_LISTEN|LISTEN|LOG_LEVEL|PEER_UIDS|PROBE|SIGHT|SUPERVISOR|(HEALTH|RECORD|SUPERVISED|TARGET|TICK)_\w+)"
 )
 """One block of variables may serve both; the sidecar itself refuses one of a family that does not exist."""
 _LINK: Final = re.compile(
