@@ -33,6 +33,7 @@ class Status:
     pressure: str  # "none", "warning" or "critical", as the guard was told
     requests_inside: int | None  # None where nobody counts them
     cuda: Mapping[str, str | int]  # the observer's state; once CUDA is up, the allocator's counters of the current GPU
+    relieving: str | None  # the callback that runs now; those after it wait for it
     relieved: tuple[Relieved, ...]  # what relief gave back, the last few runs
 
 
@@ -54,6 +55,7 @@ def gather(*, active: bool) -> Status:
         pressure=NONE if relief is None else relief.pressing().level,
         requests_inside=requests.inside if requests.counted else None,
         cuda=MappingProxyType(_cuda() if active else {}),
+        relieving=None if relief is None else relief.running,
         relieved=() if relief is None else tuple(relief.effects),
     )
 

@@ -1,4 +1,9 @@
-"""Open the black box and the link of this process. The heavy half of waking; either part may be missing."""
+"""Open the black box and the link of this process. The heavy half of waking; either part may be missing.
+
+What tells of a failure is imported here: when there is one, there may be no descriptor and no memory to import with.
+Not in a thread: what a thread compiles at that moment (dataclasses do) takes from the interpreter that it ends by
+KeyboardInterrupt, and the process its status (CPython 3.11, Python/pythonrun.c, run_eval_code_obj).
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from guard import telling  # noqa: F401 - for later, see above
 from guard.box.writer import BoxAbout, BoxError, BoxWriter
 from guard.fence import fence, troubles
 from guard.hooks import native_faults
@@ -93,18 +99,9 @@ def open_link(who: Identity, keeper: Keeper) -> LinkClient:
         )
         return gather(Reader(), hello, box_fd=None if box is None else box.fd)
 
-    link = LinkClient(LinkSettings(socket_path(shared_directory())), make_handover, keeper.pressed, _get_ready)
+    link = LinkClient(LinkSettings(socket_path(shared_directory())), make_handover, keeper.pressed)
     start_unseen(link)
     return link
-
-
-def _get_ready() -> None:
-    """Import what tells of a failure, and of ourselves, while there are memory and descriptors to import with.
-
-    In the thread of the link, as a start need not wait for it.
-    """
-    with importing, fence("ready"):
-        from guard import condition, telling  # noqa: F401 - for later
 
 
 def _log(error: BoxError) -> None:

@@ -70,6 +70,8 @@ class Relief:
         self._thread: threading.Thread | None = None
         self._heard: deque[Word] = deque()
         self._last = CALM
+        self.running: str | None = None
+        """The callback that runs now."""
         self.effects.clear()
 
     @property
@@ -155,11 +157,13 @@ class Relief:
 
     def _pass_on(self, notice: Pressure, *, changed: bool) -> None:
         for listener in tuple(self._listeners):
+            self.running = listener.name
             if listener.level is None:
                 if changed:
                     _call(listener, notice)
             elif listener.due_s(notice.level) <= time.monotonic():
                 self._relieve(listener, notice)
+        self.running = None
 
     def _relieve(self, listener: _Listener, notice: Pressure) -> None:
         """Run one action and measure what it gave back."""

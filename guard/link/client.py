@@ -66,7 +66,6 @@ class LinkClient:
         settings: see `LinkSettings`.
         make_handover: called in the thread for every connection; the client closes what it gives.
         on_message: called in the thread with every `Pressure`.
-        first: called in the thread before anything else.
     """
 
     def __init__(
@@ -74,12 +73,10 @@ class LinkClient:
         settings: LinkSettings,
         make_handover: Callable[[], Handover],
         on_message: Callable[[Pressure], object],
-        first: Callable[[], object] = lambda: None,
     ) -> None:
         self._settings = settings
         self._make_handover = make_handover
         self._on_message = on_message
-        self._first = first
         self._random = random.Random()  # noqa: S311 - jitter, not a secret; its own, so a host's seeded sequence stays
         self._changed = threading.Condition()
         self._state = LinkState(Phase.IDLE)
@@ -143,7 +140,6 @@ class LinkClient:
 
     def _run(self) -> None:
         """Connect, listen, pause; until closed."""
-        self._first()
         settings = self._settings
         wait = settings.first_wait_seconds
         while self._state.phase is not Phase.CLOSED:

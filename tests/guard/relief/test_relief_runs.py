@@ -109,6 +109,7 @@ def test_callbacks_run_in_a_thread_of_the_guard(stage: Stage) -> None:
 
     stage.relief.add(slow, "slow", "warning", 60.0)
     stage.press("warning")  # returns although the callback waits
+    until(lambda: stage.relief.running == "slow", 30, "the callback to run")
     gate.set()
     name, mask = seen.get(timeout=30)
     assert name == "oomguard-relief"
