@@ -95,10 +95,18 @@ def test_signals_that_the_caller_ignores(tmp_path: Path) -> None:
     assert ended.out == plain.out
 
 
+IGNORES_CHILDREN = """
+import os, signal, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which an interpreter ignores
+    signal.signal(number, signal.SIG_DFL)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+
+
 def test_a_caller_that_ignores_its_childrens_ends_is_told_the_servers(tmp_path: Path) -> None:
     """With SIGCHLD ignored the kernel reaps by itself: the runner hears of the end all the same, the server ignores."""
-    code = "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execvp(sys.argv[1], sys.argv[1:])"
-    ignoring = [sys.executable, "-c", code]
+    ignoring = [sys.executable, "-c", IGNORES_CHILDREN]
     no_line = ["grep", "-q", "no such line", "/proc/self/status"]
     assert run_command([*ignoring, *RUN, *no_line], environment(tmp_path)).returncode == 1
     ignored = ["grep", "SigIgn", "/proc/self/status"]
