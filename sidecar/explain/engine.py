@@ -12,6 +12,7 @@ from sidecar.explain.formats import kind_of
 from sidecar.explain.gunicorn import GunicornParser
 from sidecar.explain.kernel import KernelParser, bare
 from sidecar.explain.messages.table import ALL
+from sidecar.explain.own import WORDS, OwnParser
 from sidecar.explain.patterns import LONGEST_LINE, MessageParser
 from sidecar.explain.probes import ProbeParser
 from sidecar.explain.status import StatusParser
@@ -62,6 +63,7 @@ _INDEX: Final = WordIndex(
         *((word, "gunicorn") for word in ("worker timeout", "was sent", "booting worker")),
         *((word, "probe") for word in ("probe", "unhealthy", "killing", "with docker id", "with id")),
         ("container kill", "probe"),
+        *((word, "own") for word in WORDS),
         ("traceback (most", "traceback"),
         *(
             (word, "gpu")
@@ -82,7 +84,7 @@ class InputParser:
         self._messages = MessageParser(ALL)
         self._xids, self._probes, self._gunicorn = XidParser(), ProbeParser(), GunicornParser()
         self._status, self._counters = StatusParser(), CgroupFilesParser()
-        self._traceback = TracebackParser()
+        self._traceback, self._own = TracebackParser(), OwnParser()
         self._used: list[int] = []
         self._writers: dict[str, int] = {}
         self._held: Line | None = None
@@ -130,6 +132,7 @@ class InputParser:
             *self._status.finish(),
             *self._counters.finish(),
             *self._traceback.finish(),
+            *self._own.finish(),
         )
         signs = sorted(found, key=lambda sign: sign.line)
         self.note.formats = tuple(self._formats)
@@ -173,6 +176,9 @@ class InputParser:
             self._formats.setdefault(kind, line.number)
         wanted = _INDEX.find(line.whole.lower())
         if wanted and _PROMPT.search(line.text):
+            return
+        if "own" in wanted and self._own.feed(line):
+            self._plain(line, used=True)
             return
         used = (self._kernel.busy or "kernel" in wanted) and self._kernel.feed(bare(line))
         if not used and wanted & _OTHERS:

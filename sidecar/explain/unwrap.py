@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from sidecar.explain.own import RECORD
 from sidecar.explain.prefix import line_of
 from sidecar.explain.values import Clock, Line, Stamp
 
@@ -79,6 +80,10 @@ class Unwrapper:
             yield line_of(self.file, number, whole)
             return
         value = _record(value)
+        if isinstance(value, dict) and RECORD.search(whole) and "event" in value:
+            self.formats.setdefault("log of oomguard", number)
+            yield self._of_record(number, {**_texts(value), **_micros(value.get("at_wall_s")), "MESSAGE": whole})
+            return
         if isinstance(value, dict) and (event := _event(value)) is not None:
             self.formats.setdefault("events of the container engine", number)
             yield replace(self._of_record(number, event), whole=whole)
@@ -157,6 +162,12 @@ def _beside(value: Mapping[str, Any], message: str) -> list[str]:
 
 def _texts(value: Mapping[str, Any]) -> dict[str, str]:
     return {name: one for name, one in value.items() if isinstance(one, str)}
+
+
+def _micros(wall_s: object) -> dict[str, str]:
+    if isinstance(wall_s, int | float) and 0 < wall_s < 1e10:  # noqa: PLR2004 - up to the year 2286
+        return {"__REALTIME_TIMESTAMP": str(round(wall_s * 1e6))}
+    return {}
 
 
 def _iso(micros: int) -> str:

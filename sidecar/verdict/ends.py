@@ -16,6 +16,7 @@ from sidecar.verdict.words import (
     child_words,
     failure_statement,
     failure_statements,
+    failure_words,
     in_flight_words,
     process_words,
     status_statements,
@@ -74,8 +75,8 @@ def allocation_failure(facts: Facts) -> Draft | None:
     return Draft(
         end_class=end_class,
         confidence=confidence,
-        summary=f"{process_words(facts)} ended {status_words(facts)} after {failure.exception}: "
-        f"{failure.message}{in_flight_words(facts.in_flight)}",
+        summary=f"{process_words(facts)} ended {status_words(facts)} after {failure_words(failure)}"
+        f"{in_flight_words(facts.in_flight)}",
         statements=(*status_statements(facts), failure_statement(facts, failure)),
     )
 
@@ -121,7 +122,7 @@ def application_exit(facts: Facts) -> Draft | None:
     how = "in an orderly way" if code is None and mark is not None else f"with exit code {code}"
     if code is None and mark is None:
         how = "in a way that could not be observed"
-    why = "" if facts.failure is None else f" after {facts.failure.exception}: {facts.failure.message}"
+    why = "" if facts.failure is None else f" after {failure_words(facts.failure)}"
     note = " (its own exit code, not a signal)" if code == KILLED else ""
     if facts.child is not None:
         note += child_words(facts)

@@ -97,7 +97,12 @@ class Facts:
 
 def memory_class(failure: Failure | None) -> EndClass | None:
     """Give the class that a failure stands for, if it is one about memory."""
-    return None if failure is None else _FAILURE_CLASS.get(failure.kind)
+    return None if failure is None else class_of_failure(failure.kind)
+
+
+def class_of_failure(kind: str) -> EndClass | None:
+    """Give the class that a kind of failure stands for, if it is one about memory."""
+    return _FAILURE_CLASS.get(kind)
 
 
 def digest(evidence: EndEvidence) -> Facts:

@@ -45,11 +45,17 @@ def failure_statements(facts: Facts) -> tuple[Statement, ...]:
     return tuple(failure_statement(facts, one) for one in said if one is not None)
 
 
+def failure_words(failure: Failure) -> str:
+    """Quote a failure as an interpreter does: one without a message is its type alone."""
+    return f"{failure.exception}: {failure.message}" if failure.message else failure.exception
+
+
 def failure_statement(facts: Facts, failure: Failure) -> Statement:
     """Name one failure before the end."""
     ago = human_seconds(max(0.0, facts.evidence.ended.monotonic_s - failure.at_monotonic_s))
     how = "" if failure.fatal else " was caught"
-    text = f"{failure.exception}{how} {ago} before the end: {failure.message}"
+    said = f": {failure.message}" if failure.message else ""
+    text = f"{failure.exception}{how} {ago} before the end{said}"
     return Statement(supports=True, text=text, source="black box")
 
 
