@@ -86,7 +86,7 @@ class Ticker:
             try:
                 now = self._hub.clock.now()
                 self._say_stall(now, due_s)
-                due_s = now.monotonic_s + self.tick()
+                due_s = now.monotonic_s + self._tick(now, at_once=False)
                 timer = loop.call_later(max(0.0, due_s - self._hub.clock.now().monotonic_s), tick, due_s)
             except Exception as exc:  # noqa: BLE001 - whoever awaits gets it
                 if not failed.done():  # cancelled in this very turn of the loop
@@ -108,7 +108,10 @@ class Ticker:
 
     def tick(self, *, at_once: bool = False) -> float:
         """Read, think and publish; `at_once` makes it a full tick. Trouble with one model does not stop the others."""
-        hub, now = self._hub, self._hub.clock.now()
+        return self._tick(self._hub.clock.now(), at_once=at_once)
+
+    def _tick(self, now: Instant, *, at_once: bool) -> float:
+        hub = self._hub
         full = at_once or now.monotonic_s - self._full_at_s >= _FULL_SECONDS - _FULL_SLACK_SECONDS
         if full or self._node is None:
             self._full_at_s, self._node = now.monotonic_s, hub.node.read()

@@ -22,7 +22,7 @@ from typing import Final
 from guard.kernel.reader import KeptFile, Reader
 from guard.link.handover import Who, gather
 from guard.link.protocol import Role
-from guard.model import Known, LifeId
+from guard.model import LifeId
 from sidecar.collect.node import FILES
 
 SAME: Final = "same"
@@ -46,14 +46,14 @@ class Model:
 
     def glance(self) -> None:
         """Read usage, and what stands close to it where it has grown."""
-        used_bytes = _number(self._usage)
+        used_bytes = self._usage.read_number() or 0
         if used_bytes >= self._looked_at_bytes + _GROWN_BYTES:
             self._looked_at_bytes = used_bytes
             read(self._close)
 
     def look(self) -> None:
         """Read everything."""
-        self._looked_at_bytes = _number(self._usage)
+        self._looked_at_bytes = self._usage.read_number() or 0
         read(self._all)
 
 
@@ -94,11 +94,6 @@ def _open(pid: int) -> dict[str, KeptFile]:
 
 def _named(files: dict[str, KeptFile], names: Sequence[str]) -> list[KeptFile]:
     return [files[_OWN_LEVEL + name] for name in names if _OWN_LEVEL + name in files]
-
-
-def _number(file: KeptFile) -> int:
-    data = file.read()
-    return int(data.value) if isinstance(data, Known) else 0
 
 
 if __name__ == "__main__":

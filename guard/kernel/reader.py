@@ -31,6 +31,7 @@ PROC_MAGIC: Final = 0x9FA0
 _OPEN_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 # Most kernel files fit one read of this size; a bigger one only costs a bigger allocation each time.
 _CHUNK_BYTES: Final = 16 << 10
+_NUMBER_BYTES: Final = 32  # 20 digits and a newline
 _STATFS_BYTES: Final = 512  # struct statfs is at most 120 bytes; f_type is its first word on every Linux port but s390
 
 _WHY_OF_ERRNO: Final = {
@@ -85,6 +86,16 @@ class KeptFile:
         except OSError as exc:
             return unknown_from(exc, self.where)
         return Unknown(Why.MALFORMED, self.where, None, f"longer than {limit} bytes")
+
+    def read_number(self) -> int | None:
+        """Read a file that holds one number, by one call; None for anything else, and `read` says what it is.
+
+        A seq_file gives a record of this length whole or not at all, so there is no rest to read.
+        """
+        try:
+            return int(os.pread(self.fd, _NUMBER_BYTES, 0))
+        except (OSError, ValueError):
+            return None
 
     def read_next(self, limit: int = 8192) -> Reading[bytes]:
         """Read on from the file's position: one record of /dev/kmsg. Empty when there is nothing new.

@@ -69,6 +69,8 @@ class LevelReader:
         self._usage = seen.files.get(_USAGE[seen.version])
         self._looked_at: Reading[int] = Unknown(Why.NOT_SAMPLED, _USAGE[seen.version])
         """Usage when memory.stat was last read."""
+        self._still_below = 0
+        """Bytes of usage below which nothing has changed since."""
         self._room: Reading[Limit] = Known(UNLIMITED)
         """Room at that time."""
 
@@ -82,8 +84,8 @@ class LevelReader:
         """Say how much room is left below the limit, or was at the last look if none can have been lost since."""
         if self._last is None or self.gone or not self.bounded:
             return Known(UNLIMITED)
-        usage = self._usage_now()
-        if self._stat is not None and not self._holds_still(usage, self._last.memory):
+        if self._stat is not None and not self._stands_still():
+            usage = self._usage_now()
             self._look(self._refresh((self._stat,)), usage)
         return self._room
 
@@ -93,13 +95,10 @@ class LevelReader:
         data = self._usage.read(_LIMIT)
         return data if isinstance(data, Unknown) else flat.parse_number(data.value, self._usage.where)
 
-    def _holds_still(self, usage: Reading[int], memory: MemoryLevel) -> bool:
-        """Tell whether usage has not grown since the last look and is below every limit."""
-        if isinstance(usage, Unknown) or isinstance(self._looked_at, Unknown):
-            return False
-        limits = [one.value for one in (memory.max_bytes, memory.high_bytes) if isinstance(one, Known)]
-        full = min((one - (one >> _FULL_SHIFT) for one in limits if not isinstance(one, Unlimited)), default=0)
-        return usage.value < min(full, self._looked_at.value + _GROWN_BYTES)
+    def _stands_still(self) -> bool:
+        """Tell whether usage has not grown since the last look and is below every limit; ten times a second."""
+        usage = None if self._usage is None else self._usage.read_number()
+        return usage is not None and usage < self._still_below
 
     def _full(self) -> LevelSample:
         seen = self._seen
@@ -117,6 +116,7 @@ class LevelReader:
 
     def _look(self, last: LevelSample, usage: Reading[int]) -> None:
         self._looked_at = usage
+        self._still_below = _still_below(usage, last.memory)
         # Swap only widens the room below a limit that is there, so how much is free does not matter here.
         self._room = headroom_bytes(last.memory, Known(0), hidden_ancestors=self._hidden_ancestors)
 
@@ -133,6 +133,7 @@ class LevelReader:
                     return self._last
         if changed:
             self._last = replace(self._last, memory=replace(self._last.memory, **changed))
+            self._still_below = _still_below(self._looked_at, self._last.memory)
         return self._last
 
     def _changed(self, field: str, parse: _Parse, file: KeptFile) -> Reading[Any] | None:
@@ -145,6 +146,15 @@ class LevelReader:
             return None
         self._bytes[field] = data.value
         return parse(data.value, file.where)
+
+
+def _still_below(usage: Reading[int], memory: MemoryLevel) -> int:
+    """Give what usage must stay below, so that none of it is new and it stands at no limit; 0 where that is unknown."""
+    if isinstance(usage, Unknown):
+        return 0
+    limits = [one.value for one in (memory.max_bytes, memory.high_bytes) if isinstance(one, Known)]
+    full = min((one - (one >> _FULL_SHIFT) for one in limits if not isinstance(one, Unlimited)), default=0)
+    return min(full, usage.value + _GROWN_BYTES)
 
 
 def _is_gone(reading: Reading[Any]) -> bool:

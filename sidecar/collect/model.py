@@ -50,10 +50,12 @@ class ModelReader:
 
     def glance(self) -> int | None:
         """Give the least room below a limit, in bytes; None where no limit is known."""
-        rooms = [level.glance() for level in self.levels if level.bounded]
-        return min(
-            (room.value for room in rooms if isinstance(room, Known) and isinstance(room.value, int)), default=None
-        )
+        least: int | None = None
+        for level in self.levels:
+            room = level.glance() if level.bounded else None
+            if isinstance(room, Known) and isinstance(room.value, int) and (least is None or room.value < least):
+                least = room.value
+        return least
 
     def read_levels(self, *, full: bool) -> tuple[LevelSample, ...]:
         """Read the levels, own first."""
