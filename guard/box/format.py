@@ -136,14 +136,22 @@ def _read_buffer(data: bytes, cells: Cells, at: int, sequence: int) -> bytes | N
 
 def fit_head(text: str, room: int) -> bytes:
     """UTF-8 of a text, its beginning kept where it is too long."""
-    raw = text.encode("utf-8", "backslashreplace")
+    raw = _encoded(text)
     return raw if len(raw) <= room else _whole(raw[: room - 3]) + "…".encode()
 
 
 def fit_tail(text: str, room: int) -> bytes:
     """UTF-8 of a text, its end kept where it is too long: the end of a path or tensor name tells most."""
-    raw = text.encode("utf-8", "backslashreplace")
+    raw = _encoded(text)
     return raw if len(raw) <= room else "…".encode() + _whole(raw[len(raw) - room + 3 :])
+
+
+def _encoded(text: str) -> bytes:
+    """UTF-8; a lone surrogate (of a file name that is none) is spelt out."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "backslashreplace")
 
 
 def _whole(raw: bytes) -> bytes:

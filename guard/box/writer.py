@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import math
 import re
 import threading
 import time
@@ -254,9 +253,12 @@ def _count(value: int | None) -> int:
     if value is None:
         return layout.NONE
     count = int(value)
-    return 0 if count < 0 else min(count, _MOST)
+    return count if 0 <= count <= _MOST else 0 if count < 0 else _MOST
 
 
 def _milliseconds(seconds: float | None) -> int:
     """A duration as the signed field holds it; one without an end is no bound."""
-    return layout.NONE if seconds is None or not math.isfinite(seconds) else _count(int(seconds * 1000))
+    try:
+        return layout.NONE if seconds is None else _count(int(seconds * 1000))
+    except (OverflowError, ValueError):  # infinite, or no number
+        return layout.NONE
