@@ -46,8 +46,12 @@ def own_command() -> tuple[str, ...]:
 
 
 def model_name(command: Sequence[str]) -> str:
-    """Give the model's name: OOMGUARD_NAME, else what the command runs (for an interpreter its script or module)."""
-    return (os.environ.get(NAME_VARIABLE) or _name_from(command))[:_NAME_LIMIT]
+    """Give the model's name: OOMGUARD_NAME, else what the command runs (for an interpreter its script or module).
+
+    It is one line without spaces around it, as it stands in pages and logs.
+    """
+    names = (os.environ.get(NAME_VARIABLE, ""), _name_from(command), "model")
+    return next(name for one in names if (name := " ".join(one.split())))[:_NAME_LIMIT]
 
 
 def _name_from(command: Sequence[str]) -> str:

@@ -175,7 +175,7 @@ def _hello(fields: Mapping[str, Any]) -> Hello:
         raise ProtocolError("the role is neither guard nor runner") from exc
     parent = fields.get("parent_session")
     return Hello(
-        name=_text(fields, "name", _NAME_LENGTH),
+        name=_line(fields, "name"),
         life=_life(fields),
         parent_session=None if parent is None else _text(fields, "parent_session", _NAME_LENGTH),
         command=_text(fields, "command", _COMMAND_LENGTH),
@@ -211,6 +211,13 @@ def _life(fields: Mapping[str, Any]) -> LifeId:
         start_ticks=_number(found, "start_ticks"),
         session=_text(found, "session", _NAME_LENGTH),
     )
+
+
+def _line(fields: Mapping[str, Any], key: str) -> str:
+    text = _text(fields, key, _NAME_LENGTH)
+    if text.splitlines() not in ([text], []):
+        raise ProtocolError(f"{key} is more than one line")
+    return text
 
 
 def _text(fields: Mapping[str, Any], key: str, longest: int) -> str:

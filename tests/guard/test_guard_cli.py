@@ -116,12 +116,13 @@ def test_sidecar_commands_without_the_sidecar(tmp_path: Path) -> None:
     assert run_command([base, "-m", "guard.cli", "run", "--", "echo", "ran"], env, cwd=tmp_path).out == "ran\n"
 
 
-def test_name_and_directory_reach_the_server(tmp_path: Path) -> None:
-    """`--name` and `--dir` are in the server's environment, the directory as an absolute path."""
-    command = [sys.executable, "-m", "guard.cli", "run", "--name", "llm", "--dir", "shared", "--", "env"]
+@pytest.mark.parametrize(("name", "reached"), [("llm", "llm"), (" my\nmodel\n", "my model")])
+def test_name_and_directory_reach_the_server(name: str, reached: str, tmp_path: Path) -> None:
+    """`--name` and `--dir` are in the server's environment, the name as one line, the directory as an absolute path."""
+    command = [sys.executable, "-m", "guard.cli", "run", "--name", name, "--dir", "shared", "--", "env"]
     env = {**environment(tmp_path), "PYTHONPATH": str(ROOT)}
     lines = run_command(command, env, cwd=tmp_path).out.splitlines()
-    assert {"OOMGUARD_NAME=llm", f"OOMGUARD_DIR={tmp_path / 'shared'}", "OOMGUARD=on"} <= set(lines)
+    assert {f"OOMGUARD_NAME={reached}", f"OOMGUARD_DIR={tmp_path / 'shared'}", "OOMGUARD=on"} <= set(lines)
     assert f"PYTHONPATH={SITE}:{ROOT}" in lines
 
 

@@ -84,6 +84,8 @@ def test_the_version_is_looked_at_before_anything_else() -> None:
 WRONG: dict[str, dict[str, Any]] = {
     "name-number": {"name": 1},
     "name-long": {"name": "x" * 300},
+    "name-lines": {"name": "llm\n[x] another"},
+    "name-line-end": {"name": "llm\n"},
     "life-missing": {"life": None},
     "life-pid-text": {"life": {"boot_id": "b", "pid": "1", "start_ticks": 1, "session": "s"}},
     "life-pid-negative": {"life": {"boot_id": "b", "pid": -1, "start_ticks": 1, "session": "s"}},
