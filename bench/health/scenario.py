@@ -40,6 +40,7 @@ class Scenario:
     bounds: Mapping[str, float] = field(default_factory=dict)
     judges: str = "ABC"
     seconds: float = 15.0  # how long a well server is watched
+    sidecars_live: bool = True  # through all of it
 
     @property
     def healthy(self) -> bool:

@@ -76,7 +76,7 @@ WELL: Final = (
              casting=_pool(through=True)),
     Scenario(name="half of a worker pool hangs", lane=Lane.STILL, act=order("hang_half"), casting=_pool(through=True)),
     Scenario(name="sidecars killed while 8 threads thrash", lane=Lane.BUSY, act=restarting("thrash"),
-             casting=_weights(100, 400), seconds=30),
+             casting=_weights(100, 400), seconds=30, sidecars_live=False),
     Scenario(name="sidecars stopped for a while", lane=Lane.STILL, act=stop_sidecars, seconds=8),
     Scenario(name=_STARVE, lane=Lane.STILL, act=starve_sidecars, seconds=8),
 )  # fmt: skip
@@ -87,7 +87,7 @@ HANGS: Final = (
     Scenario(name="SIGSTOP", lane=Lane.STILL, act=stop, bounds=HERE.idle()),
     Scenario(name="deadlock, idle", lane=Lane.STILL, act=order("deadlock"), bounds=HERE.idle()),
     Scenario(name="deadlock, sidecars killed meanwhile", lane=Lane.STILL, act=restarting("deadlock"),
-             bounds=dict.fromkeys("ABC", HERE.idle_seconds + _RESTART_SECONDS)),
+             bounds=dict.fromkeys("ABC", HERE.idle_seconds + _RESTART_SECONDS), sidecars_live=False),
     Scenario(name="deadlock while other threads thrash", lane=Lane.BUSY, act=order("thrash_then_deadlock"),
              casting=_weights(100, 400), bounds=HERE.pressed()),
     Scenario(name="endless loop that holds the GIL", lane=Lane.BUSY, act=order("spin_with_gil"), bounds=HERE.idle()),

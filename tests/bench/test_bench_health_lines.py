@@ -57,6 +57,12 @@ def test_only_a_sidecars_wrong_answer_is_ours() -> None:
     assert Soak(1, run.lines).document()["wrong_plain"] == 1
 
 
+def test_memory_that_grows_in_the_second_half_is_not_flat() -> None:
+    """What fills in the first half is no growth; a MiB more in the second one is."""
+    flat, growing = [(0.1, 41.0), (15.0, 44.5), (30.0, 45.4)], [(0.1, 44.0), (15.0, 44.5), (30.0, 45.6)]
+    assert Soak(1, memory={"b": flat, "c": growing}).grew == ["c"]
+
+
 def test_a_run_takes_what_lanes_tell() -> None:
     """Lines are kept; what was not played is kept with its reason, apart from what this machine cannot play."""
     run = Run()

@@ -57,10 +57,11 @@ def _changed(incident: Document) -> bool:
 
 
 def table(incidents: Iterable[Document]) -> list[Document]:
-    """Return what was said of each end, in short: the first verdict and the seconds that it took."""
+    """Return what was said of each end, in short: the verdict, the class that was named first, and its seconds."""
     return [
         {
             "end": one["model"] if one["main"] else f"{one['model']} (a child)",
+            "first_class": one["history"][0]["class"] if one["history"] else one["class"],
             **{key: one[key] for key in ("class", "confidence", "level", "summary", "verdict_after_seconds")},
         }
         for one in incidents
