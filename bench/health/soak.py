@@ -2,7 +2,8 @@
 
 No answer may be wrong, and neither sidecar's memory may grow by more than `MOST_GROWTH_MIB` from the middle to the end.
 Scenarios that kill the sidecars are left out: a new one begins small, which would hide any growth. Figures are printed
-and written to build/bench/soak.json. Exit status: 0 all right, 1 a wrong answer, growth, or a scenario not played, 2 the rights are missing.
+and written to build/bench/soak.json. Exit status: 0 all right, 1 a wrong answer, growth, or a scenario that was not
+played, 2 the rights are missing.
 """
 
 from __future__ import annotations
