@@ -270,7 +270,12 @@ _Reader = Callable[[str, re.Match[str], _Parts], str | None]
 _Steps = tuple[tuple[re.Pattern[str], _Reader], ...]
 _SIGNS: Final = ("[", "(", "<", " ")
 _BY_SIGN: Final[_Steps] = (
-    *((_LEVEL, _level), (_SINCE, _since), (_BOOT, _boot), (_CTIME, _ctime), (_ISO, _dated_line), (_PREFIXED, _written)),
+    (_LEVEL, _level),
+    (_SINCE, _since),
+    (_BOOT, _boot),
+    (_CTIME, _ctime),
+    (_ISO, _dated_line),
+    (_PREFIXED, _written),
 )
 _ANY: Final[_Steps] = ((_SYSLOG, _syslog), (_CRI, _cut), (_COMPOSE, _written), (_STERN, _written), (_ENDED, _written))
 _BY_DIGIT: Final[_Steps] = ((_BOOT, _boot), (_KMSG, _kmsg), (_ISO, _dated_line), (_UNIX, _unix), *_ANY)

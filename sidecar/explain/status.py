@@ -34,18 +34,8 @@ _CRI: Final = "CONTAINER_"  # crictl: "state": "CONTAINER_EXITED", its fields st
 _PATIENCE: Final = 16  # lines behind a block that may name its container or its limits
 _NAMES: Final = ("name", "id", "restartcount", "image", "memory", "oomscoreadj", "containerid", "podname", "uid")
 _PARTS: Final = (
-    *(
-        "args",
-        "command",
-        "devices",
-        "environment",
-        "environmentvariablesfrom",
-        "hostports",
-        "limits",
-        "mounts",
-        "ports",
-    ),
-    "requests",
+    *("args", "command", "devices", "environment", "environmentvariablesfrom"),
+    *("hostports", "limits", "mounts", "ports", "requests"),
 )
 """Heads within a container of `kubectl describe` that are no container's name."""
 _DELETION: Final = ("deletiontimestamp", "deletiongraceperiodseconds")
