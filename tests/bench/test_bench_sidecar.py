@@ -27,6 +27,7 @@ PARTS = {
     "deaths": {"seen_in_incidents_max", "verdict_after_seconds_max", "classified_right"},
     "crash_loop": {"rss_max", "rss_growth_in_second_half"},
     "answers": {"livez_p99", "model_health_page_p99"},
+    "answers_without_cpu": {"livez_p99"},
     **{
         part: {
             "cpu_over_bare_loop",
